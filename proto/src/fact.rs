@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::{subjects::kind_name, v1::event::Event as Kind};
 
 /// Namespace of fact ids. Part of the contract: never changes.
-const NAMESPACE: Uuid = Uuid::from_u128(0x6f1c_9a52_2f0e_5d0b_9b51_74746c616276);
+const NAMESPACE: Uuid = Uuid::from_u128(0x6f1c_9a52_2f0e_5d0b_9b51_7474_6c61_6276);
 
 /// True for what a service reports, false for what the api decides.
 #[must_use]
