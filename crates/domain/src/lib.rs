@@ -3,8 +3,13 @@
 //! Everything here is a pure function of its arguments: no clock, no runtime, no network, no logging. Services load
 //! what these functions need, call them, and carry out what they answer.
 
+pub mod capacity;
+pub mod deadline;
+pub mod disk;
+pub mod ghost;
 pub mod id;
 pub mod limits;
+pub mod session;
 pub mod vocabulary;
 
 pub use id::{
