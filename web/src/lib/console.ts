@@ -1,0 +1,364 @@
+/**
+ * The page's end of the console: a WebSocket that is dialled again by itself and never loses bytes silently.
+ * No DOM and no xterm in here; the terminal hands in a sink, tests hand in a fake WebSocket.
+ *
+ *   connecting --hello--> open --close--> waiting --backoff--> connecting …
+ *        `--refused for good--> refused          `--4000--> over
+ *
+ * - Binary frames are bytes of the serial line. `hello` names the epoch and the offset of the next byte; the
+ *   client counts on from there and dials again with `epoch` and `offset`, so the server sends exactly what is
+ *   missing, or a `gap` that the page shows.
+ * - Bytes wait here until the terminal has taken the chunk before (the sink's promise); what piles up beyond
+ *   `QUEUE_LIMIT` is dropped from the front and reported as a gap, so a flood cannot eat the tab's memory.
+ * - Keys typed while there is no connection are dropped, not stored: a command must not run minutes later.
+ */
+
+export interface Hello {
+  epoch: string;
+  offset: number;
+  machine: string;
+}
+
+export type Link =
+  | { state: 'connecting'; attempt: number }
+  | { state: 'open' }
+  | { state: 'waiting'; attempt: number; retryAt: number; why: number }
+  | { state: 'refused'; code: string }
+  | { state: 'over'; reason: string };
+
+export interface Sink {
+  /** Take these bytes; resolve when they are parsed. */
+  write(chunk: Uint8Array): Promise<void>;
+  /** A new upstream: colours and modes of the old one no longer hold. */
+  renewed(): void;
+  gap(lost: number): void;
+  link(link: Link): void;
+  viewers(count: number, staff: number): void;
+  ending(reason: string, message: string): void;
+}
+
+/** Timers, randomness and the question "why not", so that tests need no network and no real time. */
+export interface World {
+  open(url: string): Socket;
+  /** null: it would open. Otherwise the code of the refusal; `network` when there was no answer. */
+  whyNot(url: string): Promise<string | null>;
+  setTimeout(fn: () => void, ms: number): number;
+  clearTimeout(id: number): void;
+  now(): number;
+  random(): number;
+}
+
+export interface Socket {
+  binaryType: string;
+  readyState: number;
+  bufferedAmount: number;
+  onopen: ((event: never) => void) | null;
+  onmessage: ((event: { data: unknown }) => void) | null;
+  onclose: ((event: { code: number; reason: string }) => void) | null;
+  onerror: ((event: never) => void) | null;
+  send(data: string | Uint8Array<ArrayBuffer>): void;
+  close(code?: number): void;
+}
+
+const OPEN = 1;
+const FIRST_WAIT_MS = 250;
+const LONGEST_WAIT_MS = 8_000;
+/** A connection that held this long was a good one: the next wait starts small again. */
+const GOOD_AFTER_MS = 5_000;
+const HELLO_LIMIT_MS = 10_000;
+const PING_EVERY_MS = 15_000;
+const PONG_LIMIT_MS = 10_000;
+const CHUNK = 128 * 1024;
+const QUEUE_LIMIT = 4 * 1024 * 1024;
+/** A paste goes out in pieces, and waits while the socket has this much unsent. */
+const SEND_PIECE = 4 * 1024;
+const SEND_HIGH = 64 * 1024;
+const SEND_LIMIT = 1024 * 1024;
+const SEND_POLL_MS = 20;
+
+/** Refusals that no later attempt can change. `not_ready` may still come true, `network` may pass. */
+const FINAL = new Set(['unauthorized', 'forbidden', 'not_found', 'origin', 'session_ending']);
+
+export class ConsoleClient {
+  readonly #world: World;
+  readonly #sink: Sink;
+  readonly #base: string;
+  #socket: Socket | null = null;
+  #epoch: string | null = null;
+  #offset = 0;
+  #attempt = 0;
+  #helloAt: number | null = null;
+  #timers = new Map<string, number>();
+  #queue: Uint8Array[] = [];
+  #queued = 0;
+  #writing = false;
+  #out: Uint8Array<ArrayBuffer>[] = [];
+  #outBytes = 0;
+  #size: { rows: number; cols: number } | null = null;
+  #closed = false;
+
+  /** `base` is the console's address with its query, without epoch and offset. */
+  constructor(base: string, sink: Sink, world: World) {
+    this.#base = base;
+    this.#sink = sink;
+    this.#world = world;
+  }
+
+  connect(): void {
+    if (this.#closed || this.#socket) return;
+    this.#clear('retry');
+    this.#sink.link({ state: 'connecting', attempt: this.#attempt });
+    const socket = this.#world.open(this.url());
+    this.#socket = socket;
+    socket.binaryType = 'arraybuffer';
+    socket.onmessage = (event) => {
+      if (this.#socket === socket) this.#received(event.data);
+    };
+    socket.onclose = (event) => {
+      if (this.#socket === socket) void this.#lost(event.code, event.reason);
+    };
+    socket.onerror = null;
+    this.#after('hello', HELLO_LIMIT_MS, () => this.#giveUp());
+  }
+
+  url(): string {
+    if (this.#epoch === null) return this.#base;
+    const joint = this.#base.includes('?') ? '&' : '?';
+    return `${this.#base}${joint}epoch=${encodeURIComponent(this.#epoch)}&offset=${this.#offset}`;
+  }
+
+  /** Try at once instead of waiting out the backoff (the network came back, or someone pressed the button). */
+  hurry(): void {
+    if (this.#closed || this.#socket) return;
+    this.#attempt = 0;
+    this.connect();
+  }
+
+  /** Send bytes to the machine. False: there is no connection, nothing was sent. */
+  input(bytes: Uint8Array<ArrayBuffer>): boolean {
+    if (this.#helloAt === null || this.#outBytes + bytes.length > SEND_LIMIT) return false;
+    for (let at = 0; at < bytes.length; at += SEND_PIECE) {
+      this.#out.push(bytes.subarray(at, at + SEND_PIECE));
+    }
+    this.#outBytes += bytes.length;
+    this.#flush();
+    return true;
+  }
+
+  resize(rows: number, cols: number): void {
+    this.#size = { rows, cols };
+    this.#control({ type: 'resize', rows, cols });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#drop();
+  }
+
+  #received(data: unknown): void {
+    this.#clear('pong');
+    if (typeof data === 'string') {
+      this.#message(data);
+    } else if (data instanceof ArrayBuffer) {
+      this.#offset += data.byteLength;
+      this.#enqueue(new Uint8Array(data));
+    }
+  }
+
+  #message(text: string): void {
+    let message: Record<string, unknown>;
+    try {
+      message = JSON.parse(text) as Record<string, unknown>;
+    } catch {
+      return;
+    }
+    switch (message['type']) {
+      case 'hello':
+        this.#hello(String(message['epoch']), Number(message['offset']));
+        break;
+      case 'gap':
+        this.#sink.gap(Math.max(0, Number(message['to']) - Number(message['from'])));
+        break;
+      case 'viewers':
+        this.#sink.viewers(Number(message['count']), Number(message['staff'] ?? 0));
+        break;
+      case 'ending':
+        this.#sink.ending(String(message['reason'] ?? ''), String(message['message'] ?? ''));
+        break;
+      default: // pong, and kinds that a newer server may know
+        break;
+    }
+  }
+
+  #hello(epoch: string, offset: number): void {
+    this.#clear('hello');
+    if (this.#epoch !== null && this.#epoch !== epoch) this.#sink.renewed();
+    this.#epoch = epoch;
+    this.#offset = Number.isFinite(offset) ? offset : 0;
+    this.#helloAt = this.#world.now();
+    this.#sink.link({ state: 'open' });
+    if (this.#size) this.#control({ type: 'resize', ...this.#size });
+    this.#after('ping', PING_EVERY_MS, () => this.#ping());
+  }
+
+  #ping(): void {
+    this.#control({ type: 'ping' });
+    this.#after('pong', PONG_LIMIT_MS, () => this.#giveUp());
+    this.#after('ping', PING_EVERY_MS, () => this.#ping());
+  }
+
+  /** The other end is silent: a half-open connection would never close by itself. */
+  #giveUp(): void {
+    const socket = this.#socket;
+    if (!socket) return;
+    void this.#lost(1006, '');
+    socket.close();
+  }
+
+  async #lost(code: number, reason: string): Promise<void> {
+    const opened = this.#helloAt !== null;
+    if (opened && this.#world.now() - (this.#helloAt ?? 0) >= GOOD_AFTER_MS) this.#attempt = 0;
+    this.#drop();
+    if (this.#closed) return;
+    if (code === 4000) {
+      this.#closed = true;
+      this.#sink.link({ state: 'over', reason });
+      return;
+    }
+    this.#wait(code);
+    // A browser does not tell why an upgrade was refused; the same address without it does.
+    if (!opened) {
+      const why = await this.#world.whyNot(this.url());
+      if (this.#closed || this.#socket || why === null || !FINAL.has(why)) return;
+      this.#closed = true;
+      this.#clear('retry');
+      this.#sink.link({ state: 'refused', code: why });
+    }
+  }
+
+  #wait(why: number): void {
+    const full = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(this.#attempt, 10));
+    const ms = full * (0.5 + this.#world.random() / 2);
+    this.#attempt += 1;
+    this.#sink.link({ state: 'waiting', attempt: this.#attempt, retryAt: this.#world.now() + ms, why });
+    this.#after('retry', ms, () => this.connect());
+  }
+
+  #drop(): void {
+    const socket = this.#socket;
+    this.#socket = null;
+    this.#helloAt = null;
+    this.#out = [];
+    this.#outBytes = 0;
+    for (const name of [...this.#timers.keys()]) this.#clear(name);
+    if (socket && socket.readyState <= OPEN) socket.close();
+  }
+
+  #enqueue(chunk: Uint8Array): void {
+    this.#queue.push(chunk);
+    this.#queued += chunk.length;
+    let lost = 0;
+    while (this.#queued > QUEUE_LIMIT && this.#queue.length > 1) {
+      const first = this.#queue.shift();
+      lost += first?.length ?? 0;
+      this.#queued -= first?.length ?? 0;
+    }
+    if (lost > 0) this.#sink.gap(lost);
+    void this.#drain();
+  }
+
+  async #drain(): Promise<void> {
+    if (this.#writing) return;
+    this.#writing = true;
+    while (this.#queue.length > 0) await this.#sink.write(this.#batch());
+    this.#writing = false;
+  }
+
+  /** Everything that waits, up to one chunk: many small frames become one write. */
+  #batch(): Uint8Array {
+    const parts: Uint8Array[] = [];
+    let size = 0;
+    while (this.#queue.length > 0 && (size === 0 || size + (this.#queue[0]?.length ?? 0) <= CHUNK)) {
+      const part = this.#queue.shift();
+      if (!part) break;
+      parts.push(part);
+      size += part.length;
+    }
+    this.#queued -= size;
+    const only = parts[0];
+    if (parts.length === 1 && only) return only;
+    const all = new Uint8Array(size);
+    let at = 0;
+    for (const part of parts) {
+      all.set(part, at);
+      at += part.length;
+    }
+    return all;
+  }
+
+  #flush(): void {
+    const socket = this.#socket;
+    if (!socket || socket.readyState !== OPEN) return;
+    while (this.#out.length > 0) {
+      if (socket.bufferedAmount > SEND_HIGH) {
+        if (!this.#timers.has('send')) this.#after('send', SEND_POLL_MS, () => this.#flush());
+        return;
+      }
+      const piece = this.#out.shift();
+      if (!piece) return;
+      this.#outBytes -= piece.length;
+      socket.send(piece);
+    }
+  }
+
+  #control(message: object): void {
+    if (this.#socket?.readyState === OPEN && this.#helloAt !== null) this.#socket.send(JSON.stringify(message));
+  }
+
+  #after(name: string, ms: number, fn: () => void): void {
+    this.#clear(name);
+    const id = this.#world.setTimeout(() => {
+      this.#timers.delete(name);
+      fn();
+    }, ms);
+    this.#timers.set(name, id);
+  }
+
+  #clear(name: string): void {
+    const id = this.#timers.get(name);
+    if (id !== undefined) this.#world.clearTimeout(id);
+    this.#timers.delete(name);
+  }
+}
+
+/** The real world: browser sockets, and a plain GET of the same address to learn the reason of a refusal. */
+export function browserWorld(): World {
+  return {
+    open: (url) => new WebSocket(url.replace(/^http/, 'ws')) as unknown as Socket,
+    whyNot: async (url) => {
+      try {
+        const answer = await fetch(url, {
+          credentials: 'same-origin',
+          cache: 'no-store',
+          signal: AbortSignal.timeout(10_000),
+        });
+        if (answer.ok) return null;
+        const problem: unknown = await answer.json();
+        return String((problem as { code?: unknown }).code ?? 'unexpected');
+      } catch {
+        return 'network';
+      }
+    },
+    setTimeout: (fn, ms) => window.setTimeout(fn, ms),
+    clearTimeout: (id) => window.clearTimeout(id),
+    now: () => Date.now(),
+    random: () => Math.random(),
+  };
+}
+
+/** `ws(s)://same host` + the session's console address for one machine. */
+export function consoleUrl(origin: string, console_url: string, machine: string): string {
+  const url = new URL(console_url, origin);
+  url.searchParams.set('machine', machine);
+  return url.href;
+}
