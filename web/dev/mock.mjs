@@ -221,9 +221,11 @@ const routes = [
     const last = [...sessions.values()].at(-1);
     switch (match[1]) {
       case 'cut': // everything is unreachable for a while
-        down = true;
-        for (const socket of sockets) socket.destroy();
-        setTimeout(() => (down = false), body.ms ?? 8_000);
+        setTimeout(() => {
+          down = true;
+          for (const socket of sockets) socket.destroy();
+        }, 100);
+        setTimeout(() => (down = false), (body.ms ?? 8_000) + 100);
         break;
       case 'idle':
         last.data.idle_at = at(Date.now() + (body.ms ?? 280_000));

@@ -1,18 +1,5 @@
-/** Addresses of the page: `/`, `/labs/<id>`, `/sessions/<id>`, `/admin`. Plain history, no library. */
-
-export type Route =
-  | { name: 'labs' }
-  | { name: 'lab'; id: string }
-  | { name: 'session'; id: string }
-  | { name: 'admin' };
-
-export function parse(path: string): Route {
-  const [head, id] = path.split('/').filter((part) => part !== '');
-  if (head === 'labs' && id) return { name: 'lab', id: decodeURIComponent(id) };
-  if (head === 'sessions' && id) return { name: 'session', id: decodeURIComponent(id) };
-  if (head === 'admin') return { name: 'admin' };
-  return { name: 'labs' };
-}
+/** Where the page is. Plain history, no library. */
+import { parse } from './route.ts';
 
 class Router {
   path = $state(location.pathname);

@@ -8,6 +8,7 @@
 import { api, problemOf, type Check, type Problem, type Session } from './api.ts';
 import { clock } from './clock.ts';
 import { account } from './me.svelte.ts';
+import { merge } from './merge.ts';
 import { isOver } from './phases.ts';
 import { refusal } from './refusal.svelte.ts';
 import { router } from './router.svelte.ts';
@@ -17,18 +18,6 @@ const FIRST_RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 10_000;
 /** A poll that is ahead of the events by this long means that the events are stuck. */
 const BEHIND_MS = 3_000;
-
-/** A newer snapshot replaces an older one; a check's answer that is ahead of both stays. */
-export function merge(old: Session | null, fresh: Session): Session {
-  if (!old || old.id !== fresh.id) return fresh;
-  if (fresh.version < old.version) return old;
-  const checks = new Map(fresh.checks.map((check) => [check.step, check]));
-  for (const check of old.checks) {
-    const its = checks.get(check.step);
-    if (!its || Date.parse(its.at) < Date.parse(check.at)) checks.set(check.step, check);
-  }
-  return { ...fresh, checks: [...checks.values()].sort((a, b) => a.step - b.step) };
-}
 
 class Live {
   session = $state.raw<Session | null>(null);
