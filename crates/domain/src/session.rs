@@ -46,8 +46,8 @@ pub use self::{
     timeline::{Entry, Step, Timeline},
 };
 use crate::{
-    Deadline, Digest, DiskKind, EndReason, LabId, MachineName, ObjectUid, OwnerName, Runtime, SessionId,
-    StartLimits, State,
+    CheckOutcome, Deadline, Digest, DiskKind, EndReason, LabId, MachineName, ObjectUid, OwnerName, Runtime,
+    SessionId, StartLimits, State,
 };
 
 /// How long a session may last, fixed when it is written.
@@ -214,7 +214,14 @@ pub enum Decision {
         expires_at: OffsetDateTime,
     },
     /// A step was checked.
-    Checked,
+    Checked {
+        /// Counted from 1.
+        step: u32,
+        /// What the grader said.
+        outcome: CheckOutcome,
+        /// The page asked by itself.
+        auto: bool,
+    },
     /// The reaper is to delete everything.
     Ending {
         /// Why.

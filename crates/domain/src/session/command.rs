@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::{Decision, End, Phase, Projection, Session, Step, Timeline};
-use crate::{EndReason, State, deadline};
+use crate::{CheckOutcome, EndReason, State, deadline};
 
 /// Why a command is not carried out. Nothing changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -70,13 +70,19 @@ impl Session {
     ///
     /// # Errors
     /// If it is not ready (it may have begun to end while the grader ran).
-    pub fn checked(&self, auto: bool, now: OffsetDateTime) -> Result<Projection, Refused> {
+    pub fn checked(
+        &self,
+        step: u32,
+        outcome: CheckOutcome,
+        auto: bool,
+        now: OffsetDateTime,
+    ) -> Result<Projection, Refused> {
         if self.state() != State::Ready {
             return Err(Refused::NotReady { state: self.state() });
         }
         let mut next = if auto { self.clone() } else { self.active(now).next };
         next.version = self.version + 1;
-        Ok(Projection { next, decisions: vec![Decision::Checked] })
+        Ok(Projection { next, decisions: vec![Decision::Checked { step, outcome, auto }] })
     }
 
     /// A machine of this ended session was found: the reaper is to look once more. The state stays `ended`.
