@@ -1,0 +1,3 @@
+//! The drivers alone: a machine is started, answers, is typed into, and ends.
+
+mod sim;
