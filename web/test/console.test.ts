@@ -93,7 +93,9 @@ let world: FakeWorld;
 let text: string;
 let writes: number;
 let gaps: number[];
+let history: number[];
 let renewed: number;
+let replays: boolean[];
 let links: Link[];
 let hold: Promise<void> | null;
 let client: ConsoleClient;
@@ -105,7 +107,9 @@ beforeEach(() => {
   text = '';
   writes = 0;
   gaps = [];
+  history = [];
   renewed = 0;
+  replays = [];
   links = [];
   hold = null;
   const sink: Sink = {
@@ -115,7 +119,8 @@ beforeEach(() => {
       if (hold) await hold;
     },
     renewed: () => (renewed += 1),
-    gap: (lost) => gaps.push(lost),
+    gap: (lost, earlier) => (earlier ? history : gaps).push(lost),
+    replaying: (on) => replays.push(on),
     link: (link) => links.push(link),
     viewers: () => undefined,
     ending: () => undefined,
@@ -143,12 +148,29 @@ describe('the console client', () => {
 
   it('believes the offset of a hello, and shows the gap', () => {
     world.last.hello('e1', 0);
+    world.last.bytes('x');
     world.last.drop(1012);
     world.pass(300);
     world.last.hello('e1', 5000);
-    world.last.control({ type: 'gap', from: 0, to: 5000 });
-    expect(gaps).toEqual([5000]);
+    world.last.control({ type: 'gap', from: 1, to: 5000 });
+    expect(gaps).toEqual([4999]);
     expect(client.url()).toContain('offset=5000');
+  });
+
+  it('counts on behind a gap in the middle of the stream', () => {
+    world.last.hello('e1', 0);
+    world.last.bytes('abc');
+    world.last.control({ type: 'gap', from: 3, to: 10 });
+    world.last.bytes('def');
+    expect(gaps).toEqual([7]);
+    expect(client.url()).toContain('offset=13');
+  });
+
+  it('does not call a loss what happened before it was there', () => {
+    world.last.hello('e1', 900);
+    world.last.control({ type: 'gap', from: 0, to: 900 });
+    expect(history).toEqual([900]);
+    expect(gaps).toEqual([]);
   });
 
   it('tells of a new epoch', () => {
@@ -158,6 +180,27 @@ describe('the console client', () => {
     world.last.hello('e2', 0);
     expect(renewed).toBe(1);
     expect(client.url()).toContain('epoch=e2&offset=0');
+  });
+
+  it('knows when the kept bytes are over, and that a resumed stream has none', async () => {
+    world.last.hello('e1', 0);
+    world.last.bytes('\x1b[6n');
+    expect(replays).toEqual([true]);
+    world.last.control({ type: 'viewers', count: 1, staff: 0 });
+    await settle();
+    expect(replays).toEqual([true, false]);
+    world.last.drop(1006);
+    await settle();
+    world.pass(300);
+    world.last.hello('e1', 4);
+    expect(replays).toEqual([true, false]);
+  });
+
+  it('does not stay silent when nobody says that the kept bytes are over', async () => {
+    world.last.hello('e1', 0);
+    world.pass(2_000);
+    await settle();
+    expect(replays).toEqual([true, false]);
   });
 
   it('waits longer each time, but not for ever', async () => {

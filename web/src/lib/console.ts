@@ -13,15 +13,9 @@
  * - Keys typed while there is no connection are dropped, not stored: a command must not run minutes later.
  */
 
-export interface Hello {
-  epoch: string;
-  offset: number;
-  machine: string;
-}
-
 export type Link =
   | { state: 'connecting'; attempt: number }
-  | { state: 'open' }
+  | { state: 'open'; readonly: boolean }
   | { state: 'waiting'; attempt: number; retryAt: number; why: number }
   | { state: 'refused'; code: string }
   | { state: 'over'; reason: string };
@@ -31,7 +25,13 @@ export interface Sink {
   write(chunk: Uint8Array): Promise<void>;
   /** A new upstream: colours and modes of the old one no longer hold. */
   renewed(): void;
-  gap(lost: number): void;
+  /** Bytes that this page will never see; `earlier` ones are from before it was there. */
+  gap(lost: number, earlier: boolean): void;
+  /**
+   * True while bytes from before come in again: what the terminal answers to questions in them (who are you, where
+   * is the cursor) must not be sent, or it stands as junk in the shell.
+   */
+  replaying(on: boolean): void;
   link(link: Link): void;
   viewers(count: number, staff: number): void;
   ending(reason: string, message: string): void;
@@ -68,6 +68,7 @@ const GOOD_AFTER_MS = 5_000;
 const HELLO_LIMIT_MS = 10_000;
 const PING_EVERY_MS = 15_000;
 const PONG_LIMIT_MS = 10_000;
+const REPLAY_LIMIT_MS = 1_500;
 const CHUNK = 128 * 1024;
 const QUEUE_LIMIT = 4 * 1024 * 1024;
 /** A paste goes out in pieces, and waits while the socket has this much unsent. */
@@ -75,6 +76,9 @@ const SEND_PIECE = 4 * 1024;
 const SEND_HIGH = 64 * 1024;
 const SEND_LIMIT = 1024 * 1024;
 const SEND_POLL_MS = 20;
+/** What the gateway takes as a terminal's size. */
+const MOST_ROWS = 500;
+const MOST_COLS = 1000;
 
 /** Refusals that no later attempt can change. `not_ready` may still come true, `network` may pass. */
 const FINAL = new Set(['unauthorized', 'forbidden', 'not_found', 'origin', 'session_ending']);
@@ -85,6 +89,8 @@ export class ConsoleClient {
   readonly #base: string;
   #socket: Socket | null = null;
   #epoch: string | null = null;
+  /** This page has seen no byte of this console yet: what is missing is history, not a loss. */
+  #fresh = true;
   #offset = 0;
   #attempt = 0;
   #helloAt: number | null = null;
@@ -92,6 +98,8 @@ export class ConsoleClient {
   #queue: Uint8Array[] = [];
   #queued = 0;
   #writing = false;
+  #waiting: (() => void)[] = [];
+  #replaying = false;
   #out: Uint8Array<ArrayBuffer>[] = [];
   #outBytes = 0;
   #size: { rows: number; cols: number } | null = null;
@@ -146,8 +154,10 @@ export class ConsoleClient {
   }
 
   resize(rows: number, cols: number): void {
-    this.#size = { rows, cols };
-    this.#control({ type: 'resize', rows, cols });
+    const size = { rows: Math.min(rows, MOST_ROWS), cols: Math.min(cols, MOST_COLS) };
+    if (this.#size?.rows === size.rows && this.#size.cols === size.cols) return;
+    this.#size = size;
+    this.#control({ type: 'resize', ...size });
   }
 
   close(): void {
@@ -160,6 +170,7 @@ export class ConsoleClient {
     if (typeof data === 'string') {
       this.#message(data);
     } else if (data instanceof ArrayBuffer) {
+      this.#fresh = false;
       this.#offset += data.byteLength;
       this.#enqueue(new Uint8Array(data));
     }
@@ -174,12 +185,13 @@ export class ConsoleClient {
     }
     switch (message['type']) {
       case 'hello':
-        this.#hello(String(message['epoch']), Number(message['offset']));
+        this.#hello(String(message['epoch']), Number(message['offset']), message['readonly'] === true);
         break;
       case 'gap':
-        this.#sink.gap(Math.max(0, Number(message['to']) - Number(message['from'])));
+        this.#gap(Number(message['from']), Number(message['to']));
         break;
       case 'viewers':
+        this.#replayed(); // the gateway sends it once what was kept is out
         this.#sink.viewers(Number(message['count']), Number(message['staff'] ?? 0));
         break;
       case 'ending':
@@ -190,15 +202,44 @@ export class ConsoleClient {
     }
   }
 
-  #hello(epoch: string, offset: number): void {
+  /** In front of the first bytes, or in the middle of them when this page was too slow for the server's buffer. */
+  #gap(from: number, to: number): void {
+    if (!(to > from)) return;
+    this.#offset = Math.max(this.#offset, to);
+    this.#sink.gap(to - from, this.#fresh);
+  }
+
+  #hello(epoch: string, offset: number, readonly: boolean): void {
     this.#clear('hello');
+    this.#fresh = this.#epoch === null;
+    if (this.#epoch !== epoch) {
+      this.#replaying = true;
+      this.#sink.replaying(true);
+      this.#after('replay', REPLAY_LIMIT_MS, () => this.#replayed());
+    }
     if (this.#epoch !== null && this.#epoch !== epoch) this.#sink.renewed();
     this.#epoch = epoch;
     this.#offset = Number.isFinite(offset) ? offset : 0;
     this.#helloAt = this.#world.now();
-    this.#sink.link({ state: 'open' });
+    this.#sink.link({ state: 'open', readonly });
     if (this.#size) this.#control({ type: 'resize', ...this.#size });
     this.#after('ping', PING_EVERY_MS, () => this.#ping());
+  }
+
+  /** All that was kept has come; it is over for the terminal when it has parsed it. */
+  #replayed(): void {
+    this.#clear('replay');
+    if (!this.#replaying) return;
+    this.#replaying = false;
+    void this.#parsed().then(() => {
+      if (!this.#replaying) this.#sink.replaying(false);
+    });
+  }
+
+  /** Resolves when the terminal has taken what waits now. */
+  #parsed(): Promise<void> {
+    if (!this.#writing) return Promise.resolve();
+    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   #ping(): void {
@@ -263,7 +304,7 @@ export class ConsoleClient {
       lost += first?.length ?? 0;
       this.#queued -= first?.length ?? 0;
     }
-    if (lost > 0) this.#sink.gap(lost);
+    if (lost > 0) this.#sink.gap(lost, false);
     void this.#drain();
   }
 
@@ -272,6 +313,7 @@ export class ConsoleClient {
     this.#writing = true;
     while (this.#queue.length > 0) await this.#sink.write(this.#batch());
     this.#writing = false;
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   /** Everything that waits, up to one chunk: many small frames become one write. */

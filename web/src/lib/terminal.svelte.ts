@@ -64,6 +64,7 @@ export class TerminalView {
   #observer: ResizeObserver | null = null;
   #quiet: number | undefined;
   #noticeTimer: number | undefined;
+  #muted = false;
   #encoder = new TextEncoder();
   #online = (): void => this.#client.hurry();
 
@@ -150,6 +151,7 @@ export class TerminalView {
   }
 
   #input(data: Uint8Array<ArrayBuffer>): void {
+    if (this.#muted) return;
     if (this.#client.input(data)) typing.at = Date.now();
   }
 
@@ -193,16 +195,16 @@ export class TerminalView {
         this.#term.write('\x1b[!p\x1b[0m\r\n');
         this.#tell(i18n.w.renewed);
       },
-      gap: (lost) => {
-        if (lost <= 0) return;
-        if (this.#term.buffer.active.type === 'normal') {
-          this.#term.write(`\r\n\x1b[0;33m${i18n.w.gapLine(bytes(lost))}\x1b[0m\r\n`);
-        }
-        this.#tell(i18n.w.gap(bytes(lost)));
+      gap: (lost, earlier) => {
+        const line = earlier ? i18n.w.earlierLine(bytes(lost)) : i18n.w.gapLine(bytes(lost));
+        if (this.#term.buffer.active.type === 'normal') this.#term.write(`\r\n\x1b[0;33m${line}\x1b[0m\r\n`);
+        if (!earlier) this.#tell(i18n.w.gap(bytes(lost)));
       },
+      replaying: (on) => (this.#muted = on),
       link: (link) => {
         const first = this.link.state !== 'open' && link.state === 'open';
         this.link = link;
+        this.#term.options.disableStdin = link.state !== 'open' || link.readonly;
         if (first && document.activeElement === document.body) this.#term.focus();
       },
       viewers: (count, staff) => (this.viewers = { count, staff }),
