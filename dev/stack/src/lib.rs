@@ -11,7 +11,6 @@
 //! them with it; guests, which outlive the cluster's process on purpose, are ended by a warden that notices the same.
 //! Tests and the bench start the very same thing in their own process: [`Stack::start`].
 
-mod broker;
 mod build;
 mod checks;
 mod cli;

