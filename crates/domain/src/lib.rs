@@ -10,6 +10,7 @@ pub mod ghost;
 pub mod id;
 pub mod limits;
 pub mod session;
+pub mod token;
 pub mod vocabulary;
 
 pub use id::{

@@ -164,10 +164,8 @@ async fn dial_unbounded(
     let name = || vmi.to_owned();
     let key = generate_key();
     let request = request(namespace, vmi, &key).map_err(|source| Error::Request { vmi: name(), source })?;
-    let response = client
-        .send(request)
-        .await
-        .map_err(|source| Error::Send { vmi: name(), source: Box::new(source) })?;
+    let response =
+        client.send(request).await.map_err(|source| Error::Send { vmi: name(), source: Box::new(source) })?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Err(refused(vmi, response).await);
     }
@@ -230,7 +228,11 @@ mod tests {
             (400, "No virt-handler on node node1 found", Refusal::Unavailable),
             (400, "Bad Request {...}", Refusal::Other),
             (401, "Unauthorized", Refusal::Denied),
-            (403, "virtualmachineinstances.subresources.kubevirt.io \"con\" is forbidden: …", Refusal::Denied),
+            (
+                403,
+                "virtualmachineinstances.subresources.kubevirt.io \"con\" is forbidden: …",
+                Refusal::Denied,
+            ),
             (404, "virtualmachineinstance.kubevirt.io \"nope\" not found", Refusal::Missing),
             (406, "406: Not Acceptable", Refusal::Other),
             (409, "VMI is in failed status", Refusal::Failed),

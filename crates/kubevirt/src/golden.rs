@@ -1,4 +1,4 @@
-//! The golden PVC of an image: its name, and what an object says about its use as a base disk.
+//! The golden PVC of an image: what an object says about its use as a base disk.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use lab_domain::{Digest, disk};
@@ -9,12 +9,6 @@ use crate::{DataVolume, labels};
 pub const SHA256: &str = "sha256:";
 /// CDI's annotation on a PVC that it fills: phase of the importer pod.
 const IMPORT_PHASE: &str = "cdi.kubevirt.io/storage.pod.phase";
-
-/// Name of the golden PVC of the image with this digest.
-#[must_use]
-pub fn claim_name(image: &Digest) -> String {
-    format!("golden-{}", &image.as_str()[..16])
-}
 
 /// Value of the annotation that a golden PVC of this image carries.
 #[must_use]
@@ -55,7 +49,7 @@ mod tests {
 
     fn claim(change: impl FnOnce(&mut Value)) -> disk::Claim {
         let mut object = json!({
-            "metadata": {"name": claim_name(&digest()), "annotations": {"ttlab.io/image-digest": digest_annotation(&digest())}},
+            "metadata": {"name": "golden-abababababababab", "annotations": {"ttlab.io/image-digest": digest_annotation(&digest())}},
             "spec": {"accessModes": ["ReadWriteOnce", "ReadWriteMany"]},
             "status": {"phase": "Bound", "accessModes": ["ReadWriteMany"]},
         });
@@ -68,7 +62,6 @@ mod tests {
         let usable =
             disk::Claim { image: Some(digest()), filled: true, many_nodes: true, being_deleted: false };
         assert_eq!(claim(|_| ()), usable);
-        assert_eq!(claim_name(&digest()), "golden-abababababababab");
     }
 
     #[test]

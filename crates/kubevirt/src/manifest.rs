@@ -61,10 +61,12 @@ pub struct Machine {
     pub lab_digest: Digest,
     /// Digest of the image that its root disk is made of.
     pub image: Digest,
+    /// Host name in the guest, the same that cloud-init gives it.
+    pub hostname: String,
     /// Processors.
     pub cpus: u32,
-    /// Memory in bytes.
-    pub memory_bytes: u64,
+    /// Memory, as Kubernetes writes it: `512Mi`.
+    pub memory: String,
     /// The root disk.
     pub disk: RootDisk,
     /// Why that disk.
@@ -118,13 +120,6 @@ pub struct SessionNetwork {
     pub attachment: String,
     /// Fixed hardware address, by which network-data names the interface.
     pub mac: String,
-}
-
-/// Host name of a machine: short enough for a prompt, different for each machine of one golden disk.
-#[must_use]
-pub fn host_name(session: SessionId, machine: &MachineName) -> String {
-    let id = session.0.simple().to_string();
-    format!("{machine}-{}", &id[id.len() - 6..])
 }
 
 impl Machine {
@@ -189,7 +184,7 @@ impl Machine {
 
     fn instance(&self, networkdata: bool) -> VirtualMachineInstanceSpec {
         let (interfaces, networks) = self.network();
-        let memory = Quantity(self.memory_bytes.to_string());
+        let memory = Quantity(self.memory.clone());
         let disk = |name: &str| Disk {
             name: name.to_owned(),
             disk: Some(DiskTarget { bus: Some("virtio".to_owned()) }),
@@ -227,7 +222,7 @@ impl Machine {
             dns_config: Some(DnsConfig {
                 nameservers: self.resolvers.iter().map(ToString::to_string).collect(),
             }),
-            hostname: Some(host_name(self.session, &self.name)),
+            hostname: Some(self.hostname.clone()),
         }
     }
 
