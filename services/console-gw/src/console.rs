@@ -181,7 +181,8 @@ impl Console {
         let mut shared = self.lock();
         let id = ViewerId(shared.next_viewer);
         shared.next_viewer += 1;
-        let cursor = offset.unwrap_or_else(|| shared.buffer.start()).clamp(shared.buffer.start(), shared.buffer.end());
+        let cursor =
+            offset.unwrap_or_else(|| shared.buffer.start()).clamp(shared.buffer.start(), shared.buffer.end());
         shared.viewers.insert(id, Viewer { staff, cursor });
         self.announce(&shared);
         drop(shared);
@@ -202,8 +203,10 @@ impl Console {
     }
 
     fn announce(&self, shared: &Shared) {
-        let now =
-            Roster { viewers: shared.viewers.len(), staff: shared.viewers.values().filter(|v| v.staff).count() };
+        let now = Roster {
+            viewers: shared.viewers.len(),
+            staff: shared.viewers.values().filter(|v| v.staff).count(),
+        };
         self.roster.send_if_modified(|old| std::mem::replace(old, now) != now);
     }
 

@@ -28,6 +28,8 @@ pub struct Session {
     pub user: UserId,
     /// The lab's id; facts carry it.
     pub lab: String,
+    /// The number of `lab.v1.Runtime`; facts carry it.
+    pub runtime: i32,
     /// Its machines with the VMI uid that the api has pinned.
     pub machines: Vec<(MachineName, Option<ObjectUid>)>,
 }
@@ -86,7 +88,11 @@ pub fn admit(caller: &Caller, session: Option<&Session>, machine: Option<&str>) 
     match session.state {
         State::Ready => {}
         State::Ending | State::Ended => return Err(Refused::Over(session.reason)),
-        state @ (State::Queued | State::Requested | State::Provisioning | State::Booting | State::Preparing) => {
+        state @ (State::Queued
+        | State::Requested
+        | State::Provisioning
+        | State::Booting
+        | State::Preparing) => {
             return Err(Refused::NotReady(state));
         }
     }
@@ -113,6 +119,7 @@ mod tests {
             owner: name("alice"),
             user: UserId::of(InstallationId(SessionId::generate().0), &name("alice")),
             lab: "systemd-repair".into(),
+            runtime: 1,
             machines: vec![(MachineName::new("main").unwrap(), Some(ObjectUid::new("uid-1").unwrap()))],
         }
     }
@@ -128,7 +135,11 @@ mod tests {
             match state {
                 State::Ready => assert_eq!(got.unwrap().mode, Mode::Type),
                 State::Ending | State::Ended => assert_eq!(got, Err(Refused::Over(Some(EndReason::Idle)))),
-                State::Queued | State::Requested | State::Provisioning | State::Booting | State::Preparing => {
+                State::Queued
+                | State::Requested
+                | State::Provisioning
+                | State::Booting
+                | State::Preparing => {
                     assert_eq!(got, Err(Refused::NotReady(*state)));
                 }
             }
@@ -157,6 +168,9 @@ mod tests {
         let mut s = session(State::Ready);
         assert_eq!(admit(&caller("alice", false), Some(&s), Some("nope")), Err(Refused::UnknownMachine));
         s.machines[0].1 = None;
-        assert_eq!(admit(&caller("alice", false), Some(&s), Some("main")), Err(Refused::NotReady(State::Ready)));
+        assert_eq!(
+            admit(&caller("alice", false), Some(&s), Some("main")),
+            Err(Refused::NotReady(State::Ready))
+        );
     }
 }

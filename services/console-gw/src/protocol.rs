@@ -95,7 +95,10 @@ mod tests {
 
     #[test]
     fn frames_read_as_documented() {
-        assert_eq!(FromPage::parse(r#"{"type":"resize","rows":40,"cols":120}"#), Ok(FromPage::Resize { rows: 40, cols: 120 }));
+        assert_eq!(
+            FromPage::parse(r#"{"type":"resize","rows":40,"cols":120}"#),
+            Ok(FromPage::Resize { rows: 40, cols: 120 })
+        );
         assert_eq!(FromPage::parse(r#"{"type":"ping"}"#), Ok(FromPage::Ping {}));
         let hello = ToPage::Hello { epoch: "e".into(), offset: 7, machine: "main".into(), readonly: false };
         assert_eq!(

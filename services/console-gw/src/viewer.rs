@@ -199,7 +199,9 @@ where
             // Staff watch; an empty frame is nothing.
             Message::Binary(_) => {}
             Message::Text(text) => match FromPage::parse(&text) {
-                Ok(FromPage::Resize { rows, cols }) if mode == Mode::Type => console.resize(Size { rows, cols }),
+                Ok(FromPage::Resize { rows, cols }) if mode == Mode::Type => {
+                    console.resize(Size { rows, cols })
+                }
                 Ok(FromPage::Resize { .. }) => {}
                 // A full queue means that it asks faster than it listens; one answer less harms nobody.
                 Ok(FromPage::Ping {}) => drop(control.try_send(ToPage::Pong)),
@@ -226,7 +228,9 @@ async fn say_goodbye(sink: &mut SplitSink<WebSocket, Message>, end: End) {
             (close::ENDED, word.to_owned())
         }
         End::Console(Phase::ShuttingDown) => (close::RESTART, "the gateway restarts".to_owned()),
-        End::Console(Phase::Lost | Phase::Open) => (close::LOST, "the machine's console broke off".to_owned()),
+        End::Console(Phase::Lost | Phase::Open) => {
+            (close::LOST, "the machine's console broke off".to_owned())
+        }
     };
     // The peer may be gone; there is nobody left to tell.
     let _sent = out.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await;
