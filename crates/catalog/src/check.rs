@@ -189,16 +189,14 @@ impl Checker<'_> {
         let mut steps = Vec::new();
         for (n, step) in (1..).zip(&written.steps.value) {
             self.is_filled(&format!("title of step {n}"), &step.title);
-            let Some(text) = self.texts(&step.text) else { continue };
-            steps.push(Step {
-                n,
-                title: step.title.clone(),
-                text,
-                hint: step.hint.as_ref().and_then(|word| self.texts(word)),
-                solution: step.solution.as_ref().and_then(|word| self.texts(word)),
-                check: step.check.as_ref().and_then(|check| self.grader(check, machines)),
-                solve: step.solve.as_ref().and_then(|word| self.typed_lines(word)),
-            });
+            // Everything is looked at before a missing text drops the step, so that every problem is told.
+            let text = self.texts(&step.text);
+            let hint = step.hint.as_ref().and_then(|word| self.texts(word));
+            let solution = step.solution.as_ref().and_then(|word| self.texts(word));
+            let check = step.check.as_ref().and_then(|check| self.grader(check, machines));
+            let solve = step.solve.as_ref().and_then(|word| self.typed_lines(word));
+            let Some(text) = text else { continue };
+            steps.push(Step { n, title: step.title.clone(), text, hint, solution, check, solve });
         }
         steps
     }
