@@ -210,7 +210,7 @@ const routes = [
   ['GET', /^\/api\/sessions\/([^/]+)\/console$/, own(({ session }) => (session.data.state === 'ready' ? [204, null] : problem(409, 'not_ready')))],
   ['GET', /^\/api\/admin\/sessions$/, need(() => [200, { sessions: [...sessions.values()].map((s) => ({ ...s.json(), user: s.user.user })) }])],
   ['GET', /^\/api\/admin\/capacity$/, need(() => [200, { used: 6, cap: 8, known: true, expected_at: null }])],
-  ['GET', /^\/api\/admin\/stats$/, need(() => [200, { phases: [] }])],
+  ['GET', /^\/api\/admin\/stats$/, need(() => [200, { phases: [{ lab: 'systemd-repair', phase: 'boot', count: 41, p50_ms: 2310, p90_ms: 4120 }, { lab: 'systemd-repair', phase: 'start', count: 41, p50_ms: 11800, p90_ms: 16150 }] }])],
   ['GET', /^\/api\/admin\/ghosts$/, need(() => [200, { ghosts: [{ uid: 'a1', kind: 'VirtualMachine', name: 'lab-0192-main', session: '0192', held: true, reason: 'too many unwanted machines at once' }] }])],
   ['DELETE', /^\/api\/admin\/sessions\/([^/]+)$/, need(({ match }) => {
     sessions.get(match[1])?.finish('admin');

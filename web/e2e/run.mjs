@@ -160,8 +160,9 @@ try {
   page.setDefaultTimeout(PAGE_MS);
   page.on('pageerror', (error) => complaints.push(`error in the page: ${error.message}`));
   page.on('console', (message) => {
-    // Refusals that the page asks for (am I signed in, have I a session) are logged by the browser as errors too.
-    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) complaints.push(message.text());
+    // The browser also logs refusals that the page asks for (am I signed in?) and each attempt to reconnect.
+    const expected = /^(Failed to load resource|WebSocket connection to)/;
+    if (message.type() === 'error' && !expected.test(message.text())) complaints.push(message.text());
   });
   try {
     const session = await run(page);
