@@ -143,6 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn ready_means_that_every_condition_holds() {
+        crate::install_tls();
         let shutdown = Shutdown::new();
         let health = Health::default();
         let (bus, gate) = (health.condition("bus"), health.condition("installation"));

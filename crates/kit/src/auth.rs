@@ -221,7 +221,11 @@ impl Verifier {
     ///
     /// # Errors
     /// If there is none, or it is not valid.
-    pub fn authenticate(&self, headers: &HeaderMap, now: OffsetDateTime) -> Result<(Claims, Carrier), Refused> {
+    pub fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        now: OffsetDateTime,
+    ) -> Result<(Claims, Carrier), Refused> {
         if let Some(value) = headers.get(header::AUTHORIZATION) {
             let value = value.to_str().map_err(|_| Refused::Invalid)?;
             let (scheme, token) = value.split_once(' ').ok_or(Refused::Invalid)?;

@@ -141,7 +141,9 @@ impl Gate {
                 if last.as_ref() != Some(&verdict) {
                     match &verdict {
                         Verdict::Agreed(id) => tracing::info!(installation = %id, "installation agreed"),
-                        Verdict::Differ => tracing::error!(?said, "another installation has this environment's name"),
+                        Verdict::Differ => {
+                            tracing::error!(?said, "another installation has this environment's name")
+                        }
                         Verdict::Unknown => tracing::warn!(?said, "the installation cannot be compared yet"),
                     }
                 }

@@ -111,7 +111,7 @@ mod tests {
         let (ran, mut runs) = tokio::sync::mpsc::unbounded_channel();
         shutdown.every(Duration::from_secs(3600), wake.clone(), move || {
             let ran = ran.clone();
-            async move { drop(ran.send(())) }
+            async move { ran.send(()).unwrap() }
         });
         runs.recv().await.unwrap();
         wake.notify_one();

@@ -1,6 +1,8 @@
 //! Logs: one JSON object per line on standard error.
 
-use tracing_subscriber::{EnvFilter, filter::ParseError, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+use tracing_subscriber::{
+    EnvFilter, filter::ParseError, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 /// Why logging could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -24,8 +26,8 @@ pub enum Error {
 /// # Errors
 /// If the filter is malformed, or logging was set up before.
 pub fn init(filter: &str) -> Result<(), Error> {
-    let filter = EnvFilter::try_new(filter)
-        .map_err(|source| Error::Filter { filter: filter.to_owned(), source })?;
+    let filter =
+        EnvFilter::try_new(filter).map_err(|source| Error::Filter { filter: filter.to_owned(), source })?;
     let json = fmt::layer().json().flatten_event(true).with_current_span(true).with_span_list(false);
     tracing_subscriber::registry()
         .with(filter)

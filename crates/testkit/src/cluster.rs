@@ -127,7 +127,11 @@ impl Cluster {
         command.arg("--state-dir").arg(root.join("state")).arg("--listen").arg(self.address.to_string());
         command.arg("--ports-file").arg(&ports).arg("--deploy").arg(deploy);
         command.args(["--namespace", NAMESPACE, "--driver", "sim"]);
-        command.arg("--image-store").arg(self.image_store()).arg("--kubeconfig-dir").arg(self.kubeconfig_dir());
+        command
+            .arg("--image-store")
+            .arg(self.image_store())
+            .arg("--kubeconfig-dir")
+            .arg(self.kubeconfig_dir());
         command.args(["--sim-boot", &ms(self.options.boot), "--sim-agent", &ms(self.options.agent)]);
         command.args(["--sim-prepare", &ms(self.options.prepare)]).args(&self.options.extra);
         let mut process = Process::spawn("lab-cluster", command, root.join("log"))?;

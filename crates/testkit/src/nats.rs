@@ -92,7 +92,8 @@ impl Nats {
         command.arg("-c").arg(&file);
         let mut process = Process::spawn("nats-server", command, root.join("log"))?;
         let url = process.ready(Duration::from_secs(20), || read_ports(root)).await?;
-        self.port = url.rsplit(':').next().and_then(|p| p.parse().ok()).context("no port in the ports file")?;
+        self.port =
+            url.rsplit(':').next().and_then(|p| p.parse().ok()).context("no port in the ports file")?;
         self.process = Some(process);
         Ok(())
     }
@@ -107,7 +108,11 @@ fn server() -> Result<PathBuf> {
 
 fn ports_files(dir: &std::path::Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(dir)?.collect::<std::io::Result<Vec<_>>>()?;
-    Ok(entries.into_iter().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "ports")).collect())
+    Ok(entries
+        .into_iter()
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|e| e == "ports"))
+        .collect())
 }
 
 fn read_ports(dir: &std::path::Path) -> Option<String> {

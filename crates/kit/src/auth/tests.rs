@@ -116,7 +116,10 @@ fn a_write_must_come_from_our_own_page() {
     ] {
         assert!(!allowed(bad), "{bad:?}");
     }
-    assert!(origin_allowed(&headers(&[("origin", "https://lab.example".into())]), "https://lab.example:443/"));
+    assert!(origin_allowed(
+        &headers(&[("origin", "https://lab.example".into())]),
+        "https://lab.example:443/"
+    ));
 }
 
 #[test]
