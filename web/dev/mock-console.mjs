@@ -111,7 +111,9 @@ export class Console {
         this.session.solve(Number(rest[0]));
         return '';
       case 'flood':
-        for (let i = 0; i < 20_000; i++) this.#out(`line ${i} \x1b[3${i % 8}mcolour\x1b[0m ${'.'.repeat(i % 60)}\r\n`);
+        for (let i = 0; i < 20_000; i += 20) {
+          this.#out(Array.from({ length: 20 }, (_, k) => `line ${i + k} \x1b[3${k % 8}mcolour\x1b[0m ${'.'.repeat((i + k) % 60)}\r\n`).join(''));
+        }
         return 'flood over';
       case 'cut':
         setTimeout(() => this.cut(1012), 10);

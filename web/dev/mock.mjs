@@ -132,6 +132,9 @@ class Session {
 
   touch() {
     this.data.idle_at = at(Date.now() + this.labDef.idle_s * 1000);
+    if (Date.now() < (this.quietUntil ?? 0)) return;
+    this.quietUntil = Date.now() + 1_000;
+    this.change();
   }
 
   solve(n) {
@@ -308,7 +311,7 @@ const server = createServer(async (request, response) => {
 });
 
 function answer(response, [status, body, headers = {}]) {
-  response.writeHead(status, { 'content-type': 'application/json', ...headers });
+  response.writeHead(status, { 'content-type': 'application/json', date: new Date(Date.now() + SKEW_MS).toUTCString(), ...headers });
   response.end(body === null ? undefined : JSON.stringify(body));
 }
 

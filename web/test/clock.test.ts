@@ -32,6 +32,15 @@ describe('clock', () => {
     expect(clock.serverNow(1_100)).toBe(500_100);
   });
 
+  it('takes a time in whole seconds until it gets a better one', () => {
+    const clock = new Clock();
+    clock.observe(100_000, 0, 10, 1_000);
+    expect(clock.serverNow(5)).toBe(100_500);
+    clock.observe(100_910, 1_000, 1_020);
+    clock.observe(103_000, 3_000, 3_010, 1_000);
+    expect(clock.serverNow(1_010)).toBe(100_910);
+  });
+
   it('ignores a time that is none', () => {
     const clock = new Clock();
     clock.observe(Number.NaN, 0, 10);

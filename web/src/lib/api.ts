@@ -173,11 +173,18 @@ async function call<T>(method: string, path: string, body?: unknown, limit = LIM
     throw new Refused({ code: 'network', detail: error instanceof Error ? error.message : String(error) });
   }
   const answer = parse(text);
+  setClock(response, answer, sent);
   if (!response.ok) throw new Refused(asProblem(response.status, answer));
+  return answer as T;
+}
+
+/** Every answer tells the time: a session exactly, any other by its Date header, in whole seconds. */
+function setClock(response: Response, answer: unknown, sent: number): void {
   if (isRecord(answer) && typeof answer['now'] === 'string') {
     clock.observe(Date.parse(answer['now']), sent, Date.now());
+  } else {
+    clock.observe(Date.parse(response.headers.get('date') ?? ''), sent, Date.now(), 1_000);
   }
-  return answer as T;
 }
 
 function parse(text: string): unknown {

@@ -22,11 +22,11 @@ const PUSH_DOUBT_MS = 1_000;
 export class Clock {
   #best: Sample | null = null;
 
-  /** Learn from an answer: `server` is its `now`, the other two are this browser's clock. */
-  observe(server: number, sent: number, received: number): void {
+  /** Learn from an answer: `server` is its `now`, `sent` and `received` are this browser's clock. */
+  observe(server: number, sent: number, received: number, resolution = 0): void {
     if (!Number.isFinite(server)) return;
-    const doubt = Math.max(0, (received - sent) / 2);
-    this.#take({ skew: server - (sent + received) / 2, doubt, at: received });
+    const half = Math.max(0, (received - sent) / 2);
+    this.#take({ skew: server + resolution / 2 - (sent + received) / 2, doubt: half + resolution / 2, at: received });
   }
 
   /** Learn from a pushed event, which may have been on its way for any time. */
