@@ -64,7 +64,7 @@ impl User {
 /// The file of tokens cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} {}", path.display())]
-pub struct Error {
+pub(crate) struct Error {
     what: &'static str,
     path: PathBuf,
     #[source]
@@ -89,40 +89,33 @@ struct File {
 
 /// All tokens.
 #[derive(Debug)]
-pub struct Tokens {
-    path: Option<PathBuf>,
+pub(crate) struct Tokens {
+    path: PathBuf,
     file: RwLock<File>,
 }
 
 impl Tokens {
-    /// Tokens that are not kept.
-    pub fn in_memory() -> Self {
-        Self { path: None, file: RwLock::new(File { admin: random(), ..File::default() }) }
-    }
-
     /// Opens (or makes) `dir/tokens.json`.
-    pub fn open(dir: &Path) -> Result<Self, Error> {
+    pub(crate) fn open(dir: &Path) -> Result<Self, Error> {
         let path = dir.join("tokens.json");
         let failed = |what, source| Error { what, path: path.clone(), source };
         let file = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| failed("understand", e.into()))?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                File { admin: random(), ..File::default() }
-            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => File { admin: random(), ..File::default() },
             Err(source) => return Err(failed("read", source)),
         };
-        let tokens = Self { path: Some(path), file: RwLock::new(file) };
+        let tokens = Self { path, file: RwLock::new(file) };
         tokens.save()?;
         Ok(tokens)
     }
 
     /// The administrator's token.
-    pub fn admin(&self) -> String {
+    pub(crate) fn admin(&self) -> String {
         self.file.read().unwrap_or_else(PoisonError::into_inner).admin.clone()
     }
 
     /// The lasting token of a ServiceAccount, made where there is none.
-    pub fn of_account(&self, namespace: &str, name: &str) -> Result<String, Error> {
+    pub(crate) fn of_account(&self, namespace: &str, name: &str) -> Result<String, Error> {
         let lasting = |i: &Identity| i.namespace == namespace && i.name == name && i.expires.is_none();
         {
             let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
@@ -130,11 +123,22 @@ impl Tokens {
                 return Ok(token.clone());
             }
         }
-        self.add(Identity { namespace: namespace.into(), name: name.into(), expires: None, uid: String::new() })
+        self.add(Identity {
+            namespace: namespace.into(),
+            name: name.into(),
+            expires: None,
+            uid: String::new(),
+        })
     }
 
     /// A token for `seconds`, bound to the ServiceAccount's uid.
-    pub fn request(&self, namespace: &str, name: &str, uid: &str, seconds: i64) -> Result<String, Error> {
+    pub(crate) fn request(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        seconds: i64,
+    ) -> Result<String, Error> {
         let expires = Some(crate::clock::now().unix_timestamp() + seconds);
         self.add(Identity { namespace: namespace.into(), name: name.into(), expires, uid: uid.into() })
     }
@@ -152,7 +156,7 @@ impl Tokens {
     }
 
     /// The user behind a token.
-    pub fn user(&self, token: &str, store: &Store) -> Option<User> {
+    pub(crate) fn user(&self, token: &str, store: &Store) -> Option<User> {
         let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
         if token == file.admin {
             return Some(User::admin());
@@ -171,7 +175,7 @@ impl Tokens {
     }
 
     fn save(&self) -> Result<(), Error> {
-        let Some(path) = &self.path else { return Ok(()) };
+        let path = &self.path;
         let text = {
             let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
             serde_json::to_vec_pretty(&*file).unwrap_or_default()

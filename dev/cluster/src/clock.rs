@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 /// Now, in UTC.
-pub fn now() -> OffsetDateTime {
+pub(crate) fn now() -> OffsetDateTime {
     lab_kit_clock()
 }
 

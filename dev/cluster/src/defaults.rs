@@ -52,7 +52,8 @@ pub(crate) fn always(resource: &Resource, object: &mut Value) {
         }
     } else if *resource == resource::NETWORK_POLICIES {
         let spec = child_mut(object, "spec");
-        let types = if spec.contains_key("egress") { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+        let types =
+            if spec.contains_key("egress") { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
         spec.entry("podSelector").or_insert_with(|| json!({}));
         spec.entry("policyTypes").or_insert(types);
     } else if *resource == resource::PODS {

@@ -46,35 +46,62 @@ fn system_roles() -> Vec<(&'static str, Value)> {
         "/openid/v1/jwks/",
     ];
     let discovery = [
-        "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz",
-        "/version", "/version/",
+        "/api",
+        "/api/*",
+        "/apis",
+        "/apis/*",
+        "/healthz",
+        "/livez",
+        "/openapi",
+        "/openapi/*",
+        "/readyz",
+        "/version",
+        "/version/",
     ];
     vec![
-        ("cluster-admin", json!([
-            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-            {"verbs": ["*"], "nonResourceURLs": ["*"]},
-        ])),
-        ("kubevirt.io:default", json!([
-            {"verbs": ["get", "list"], "apiGroups": ["kubevirt.io"], "resources": ["kubevirts"]},
-            {"verbs": ["get", "list"], "apiGroups": ["subresources.kubevirt.io"],
-             "resources": ["version", "guestfs"]},
-        ])),
-        ("system:basic-user", json!([
-            {"verbs": ["create"], "apiGroups": ["authorization.k8s.io"],
-             "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]},
-            {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]},
-        ])),
-        ("instancetype.kubevirt.io:view", json!([
-            {"verbs": ["get", "list", "watch"], "apiGroups": ["instancetype.kubevirt.io"],
-             "resources": ["virtualmachineclusterinstancetypes", "virtualmachineclusterpreferences"]},
-        ])),
+        (
+            "cluster-admin",
+            json!([
+                {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+                {"verbs": ["*"], "nonResourceURLs": ["*"]},
+            ]),
+        ),
+        (
+            "kubevirt.io:default",
+            json!([
+                {"verbs": ["get", "list"], "apiGroups": ["kubevirt.io"], "resources": ["kubevirts"]},
+                {"verbs": ["get", "list"], "apiGroups": ["subresources.kubevirt.io"],
+                 "resources": ["version", "guestfs"]},
+            ]),
+        ),
+        (
+            "system:basic-user",
+            json!([
+                {"verbs": ["create"], "apiGroups": ["authorization.k8s.io"],
+                 "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]},
+                {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]},
+            ]),
+        ),
+        (
+            "instancetype.kubevirt.io:view",
+            json!([
+                {"verbs": ["get", "list", "watch"], "apiGroups": ["instancetype.kubevirt.io"],
+                 "resources": ["virtualmachineclusterinstancetypes", "virtualmachineclusterpreferences"]},
+            ]),
+        ),
         ("system:public-info-viewer", json!([{"verbs": ["get"], "nonResourceURLs": health}])),
-        ("system:service-account-issuer-discovery", json!([
-            {"verbs": ["get"], "nonResourceURLs": open_id},
-        ])),
-        ("system:openid", json!([
-            {"verbs": ["get"], "nonResourceURLs": ["/.well-known", "/.well-known/*"]},
-        ])),
+        (
+            "system:service-account-issuer-discovery",
+            json!([
+                {"verbs": ["get"], "nonResourceURLs": open_id},
+            ]),
+        ),
+        (
+            "system:openid",
+            json!([
+                {"verbs": ["get"], "nonResourceURLs": ["/.well-known", "/.well-known/*"]},
+            ]),
+        ),
         ("system:discovery", json!([{"verbs": ["get"], "nonResourceURLs": discovery}])),
     ]
 }
@@ -86,7 +113,8 @@ pub(crate) fn load(cluster: &Cluster, dir: &Path) -> anyhow::Result<()> {
     files.sort();
     let mut objects = Vec::new();
     for file in &files {
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let text =
+            std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
         for document in documents(&text).with_context(|| format!("in {}", file.display()))? {
             objects.push((file, document));
         }
@@ -125,7 +153,8 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
 pub(crate) fn documents(text: &str) -> anyhow::Result<Vec<Value>> {
     let mut out = Vec::new();
     for (i, document) in split(text).into_iter().enumerate() {
-        let value: Value = serde_saphyr::from_str(&document).with_context(|| format!("document {}", i + 1))?;
+        let value: Value =
+            serde_saphyr::from_str(&document).with_context(|| format!("document {}", i + 1))?;
         if value.get("kind").and_then(Value::as_str) == Some("List") {
             out.extend(value.get("items").and_then(Value::as_array).cloned().unwrap_or_default());
         } else if value.is_object() {

@@ -62,12 +62,21 @@ pub(crate) fn on_write(
     }
     if !changed.is_empty() {
         let position = entries.iter().position(|e| e.is(manager, operation, subresource));
-        let mut own = position.map_or_else(|| fresh(next, manager, operation, subresource), |i| entries.remove(i));
+        let mut own =
+            position.map_or_else(|| fresh(next, manager, operation, subresource), |i| entries.remove(i));
         own.fields.extend(changed);
         own.time = object::now();
         entries.push(own);
     }
     write(next, entries);
+}
+
+/// Records who made an object: all of its fields, or those of `owned`.
+pub(crate) fn on_create(object: &mut Value, owned: Option<&Value>, manager: &str, operation: &str) {
+    let mut entry = fresh(object, manager, operation, "");
+    entry.fields = fields_of(owned.unwrap_or(object));
+    entry.fields.retain(|path| path.first().is_none_or(|first| first != "status"));
+    write(object, vec![entry]);
 }
 
 fn fresh(object: &Value, manager: &str, operation: &str, subresource: &str) -> Entry {

@@ -144,9 +144,8 @@ impl Grant {
 
 fn matches(rule: &Value, action: &Action) -> bool {
     let list = |key: &str| rule.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let has = |key: &str, wanted: &str| {
-        list(key).iter().filter_map(Value::as_str).any(|v| v == "*" || v == wanted)
-    };
+    let has =
+        |key: &str, wanted: &str| list(key).iter().filter_map(Value::as_str).any(|v| v == "*" || v == wanted);
     if !has("verbs", &action.verb) {
         return false;
     }

@@ -230,7 +230,8 @@ pub static NODES: Resource = Resource::core("nodes", "node", "Node").cluster().w
 pub static SERVICES: Resource =
     Resource::core("services", "service", "Service").with_status().returns_deleted().short(&["svc"]).all();
 /// LimitRanges (stored only).
-pub static LIMIT_RANGES: Resource = Resource::core("limitranges", "limitrange", "LimitRange").short(&["limits"]);
+pub static LIMIT_RANGES: Resource =
+    Resource::core("limitranges", "limitrange", "LimitRange").short(&["limits"]);
 /// Roles.
 pub static ROLES: Resource = Resource::new(RBAC, "v1", "roles", "role", "Role");
 /// RoleBindings.

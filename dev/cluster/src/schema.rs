@@ -48,8 +48,16 @@ fn top_level(resource: &Resource) -> Option<&'static [&'static str]> {
         "Secret" => &["data", "immutable", "stringData", "type"],
         "ConfigMap" => &["binaryData", "data", "immutable"],
         "ServiceAccount" => &["automountServiceAccountToken", "imagePullSecrets", "secrets"],
-        "Namespace" | "Pod" | "PersistentVolume" | "PersistentVolumeClaim" | "ResourceQuota" | "Node"
-        | "Service" | "VirtualMachine" | "VirtualMachineInstance" | "DataVolume" => &["spec", "status"],
+        "Namespace"
+        | "Pod"
+        | "PersistentVolume"
+        | "PersistentVolumeClaim"
+        | "ResourceQuota"
+        | "Node"
+        | "Service"
+        | "VirtualMachine"
+        | "VirtualMachineInstance"
+        | "DataVolume" => &["spec", "status"],
         "NetworkPolicy" | "NetworkAttachmentDefinition" | "LimitRange" => &["spec"],
         "Role" => &["rules"],
         "ClusterRole" => &["aggregationRule", "rules"],
@@ -79,12 +87,7 @@ pub(crate) fn prune(resource: &Resource, object: &mut Value) -> Vec<String> {
     unknown
 }
 
-fn keep(
-    map: &mut Map<String, Value>,
-    prefix: &str,
-    unknown: &mut Vec<String>,
-    known: impl Fn(&str) -> bool,
-) {
+fn keep(map: &mut Map<String, Value>, prefix: &str, unknown: &mut Vec<String>, known: impl Fn(&str) -> bool) {
     map.retain(|key, _| {
         let stays = known(key);
         if !stays {
@@ -103,7 +106,8 @@ fn walk(shape: &'static Value, value: &mut Value, path: &str, unknown: &mut Vec<
                 walk(shape, child, &format!("{path}.{key}"), unknown);
             }
         }
-    } else if let (Some([element]), Some(list)) = (shape.as_array().map(Vec::as_slice), value.as_array_mut()) {
+    } else if let (Some([element]), Some(list)) = (shape.as_array().map(Vec::as_slice), value.as_array_mut())
+    {
         for (i, child) in list.iter_mut().enumerate() {
             walk(element, child, &format!("{path}[{i}]"), unknown);
         }

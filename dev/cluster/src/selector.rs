@@ -105,7 +105,10 @@ fn parse_labels(text: &str) -> Result<Vec<Requirement>, String> {
         let token = tokens[at].as_str();
         at += 1;
         if token == "!" {
-            let key = tokens.get(at).filter(|t| !is_symbol(t)).ok_or_else(|| bad(expected(&tokens, at, "identifier")))?;
+            let key = tokens
+                .get(at)
+                .filter(|t| !is_symbol(t))
+                .ok_or_else(|| bad(expected(&tokens, at, "identifier")))?;
             at += 1;
             out.push(Requirement { key: key.clone(), test: Test::Absent });
         } else if is_symbol(token) {
@@ -163,7 +166,8 @@ fn operation(operator: &str, tokens: &[String], at: &mut usize) -> Result<Test, 
 }
 
 fn number(text: &str) -> Result<i64, String> {
-    text.parse().map_err(|_| format!("for 'Gt', 'Lt' operators, the value must be an integer, found '{text}'"))
+    text.parse()
+        .map_err(|_| format!("for 'Gt', 'Lt' operators, the value must be an integer, found '{text}'"))
 }
 
 fn set(tokens: &[String], at: &mut usize) -> Result<Vec<String>, String> {
@@ -178,7 +182,12 @@ fn set(tokens: &[String], at: &mut usize) -> Result<Vec<String>, String> {
             Some(")") => break,
             Some(",") => {}
             Some(token) if !is_symbol(token) => values.push(token.to_owned()),
-            other => return Err(format!("found '{}', expected: ',', ')' or identifier", other.unwrap_or_default())),
+            other => {
+                return Err(format!(
+                    "found '{}', expected: ',', ')' or identifier",
+                    other.unwrap_or_default()
+                ));
+            }
         }
         *at += 1;
     }
@@ -189,8 +198,16 @@ fn set(tokens: &[String], at: &mut usize) -> Result<Vec<String>, String> {
 /// The fields that a kind can be selected by, beside `metadata.name` and `metadata.namespace`.
 fn selectable(resource: &Resource) -> &'static [&'static str] {
     if *resource == resource::PODS {
-        &["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "status.phase",
-          "status.podIP", "status.nominatedNodeName", "spec.hostNetwork"]
+        &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+            "spec.hostNetwork",
+        ]
     } else if *resource == resource::SECRETS {
         &["type"]
     } else if *resource == resource::NAMESPACES {
@@ -198,9 +215,19 @@ fn selectable(resource: &Resource) -> &'static [&'static str] {
     } else if *resource == resource::NODES {
         &["spec.unschedulable"]
     } else if *resource == resource::EVENTS {
-        &["involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
-          "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
-          "reportingComponent", "source", "type"]
+        &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ]
     } else {
         &[]
     }
@@ -216,8 +243,8 @@ fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<(String, bool, St
         } else {
             return Err(format!("invalid selector: '{text}'; can't understand '{term}'"));
         };
-        let known = ["metadata.name", "metadata.namespace"].contains(&path)
-            || selectable(resource).contains(&path);
+        let known =
+            ["metadata.name", "metadata.namespace"].contains(&path) || selectable(resource).contains(&path);
         if !known {
             return Err(format!("field label not supported: {path}"));
         }

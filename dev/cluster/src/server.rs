@@ -60,7 +60,8 @@ pub async fn start_with(args: Args, pace: Pace, shutdown: CancellationToken) -> 
         tracker.spawn(controller(context.clone()));
     }
 
-    let listener = TcpListener::bind(args.listen).await.with_context(|| format!("cannot bind {}", args.listen))?;
+    let listener =
+        TcpListener::bind(args.listen).await.with_context(|| format!("cannot bind {}", args.listen))?;
     let address = listener.local_addr()?;
     let listener = listener.tap_io(|stream| {
         if let Err(error) = stream.set_nodelay(true) {

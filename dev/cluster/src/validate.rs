@@ -174,11 +174,16 @@ fn qualified_name(key: &str, shown: &str, field: &str, causes: &mut Vec<Cause>) 
 fn owner_references(object: &Value, causes: &mut Vec<Cause>) {
     let references = object::owner_references(object);
     for reference in &references {
-        let parts =
-            [("apiVersion", &reference.api_version), ("kind", &reference.kind), ("name", &reference.name), ("uid", &reference.uid)];
+        let parts = [
+            ("apiVersion", &reference.api_version),
+            ("kind", &reference.kind),
+            ("name", &reference.name),
+            ("uid", &reference.uid),
+        ];
         for (part, value) in parts {
             if value.is_empty() {
-                let text = if part == "apiVersion" { "version must not be empty" } else { "must not be empty" };
+                let text =
+                    if part == "apiVersion" { "version must not be empty" } else { "must not be empty" };
                 let field = format!("metadata.ownerReferences.{part}");
                 causes.push(Cause::invalid_value("\"\"", text, field));
             }

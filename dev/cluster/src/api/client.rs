@@ -75,6 +75,16 @@ impl Client {
         self.change(key, part, &mut change)
     }
 
+    /// Takes the last finalizer off a namespace that is empty and being deleted.
+    pub(crate) fn finish_namespace(&self, key: &Key) -> Result<(), Status> {
+        let mut edit = |current: &Value| {
+            let mut next = current.clone();
+            object::child_mut(&mut next, "spec").remove("finalizers");
+            Ok(next)
+        };
+        self.cluster.update(key, Part::Finalize, &mut edit, &mut self.writer()).map(|_| ())
+    }
+
     fn change(
         &self,
         key: &Key,

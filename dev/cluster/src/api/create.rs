@@ -19,7 +19,29 @@ impl Cluster {
         &self,
         resource: &'static Resource,
         namespace: &str,
+        object: Value,
+        writer: &mut Writer,
+    ) -> Result<ObjectRef, Status> {
+        self.create_as(resource, namespace, object, "Update", writer)
+    }
+
+    /// The same for an apply that found nothing: its manager owns the fields as applied ones.
+    pub(crate) fn create_applied(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        object: Value,
+        writer: &mut Writer,
+    ) -> Result<ObjectRef, Status> {
+        self.create_as(resource, namespace, object, "Apply", writer)
+    }
+
+    fn create_as(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
         mut object: Value,
+        operation: &str,
         writer: &mut Writer,
     ) -> Result<ObjectRef, Status> {
         if !object.is_object() {
@@ -31,11 +53,14 @@ impl Cluster {
         prepare(resource, namespace, &mut object);
         defaults::on_create(resource, &mut object);
         self.namespace_takes(resource, namespace, object::name(&object))?;
+        let sent = (operation == "Apply").then(|| object.clone());
         self.mutate(resource, "", None, &mut object, writer)?;
         validate::on_create(resource, &object)?;
         self.validate(resource, "", None, &object, writer)?;
         if let Some(manager) = writer.manager.clone() {
-            managed::on_write(&mut object, None, &manager, "Update", "");
+            // What hooks add belongs to nobody who applies.
+            let owned = sent.as_ref();
+            managed::on_create(&mut object, owned, &manager, operation);
         }
         let key = Key::new(resource, namespace, object::name(&object));
         let _lock = self.0.quota.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +85,12 @@ impl Cluster {
     }
 
     /// 404 where the namespace does not exist, 403 where it is on its way out.
-    fn namespace_takes(&self, resource: &'static Resource, namespace: &str, name: &str) -> Result<(), Status> {
+    fn namespace_takes(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), Status> {
         if !resource.namespaced {
             return Ok(());
         }
@@ -163,7 +193,8 @@ fn suffix() -> String {
 /// Sets what only the server sets.
 fn prepare(resource: &Resource, namespace: &str, object: &mut Value) {
     let meta = object::meta_mut(object);
-    for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink", "managedFields"]
+    for key in
+        ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink", "managedFields"]
     {
         meta.remove(key);
     }

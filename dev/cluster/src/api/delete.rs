@@ -59,8 +59,7 @@ impl Cluster {
         writer: &mut Writer,
     ) -> Result<Deleted, Status> {
         loop {
-            let current =
-                self.store().get(key).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
+            let current = self.store().get(key).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
             check_preconditions(key, &current, options)?;
             let next = marked(key, &current.value, options);
             let result = if is_finished(&next) || is_pod_done(key, &next) {

@@ -44,8 +44,7 @@ impl Cluster {
         writer: &mut Writer,
     ) -> Result<ObjectRef, Status> {
         for _ in 0..ATTEMPTS {
-            let current =
-                self.store().get(key).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
+            let current = self.store().get(key).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
             let mut next = change(&current.value)?;
             let demanded = object::resource_version(&next);
             if !demanded.is_empty() && demanded != current.version.to_string() {
@@ -64,6 +63,47 @@ impl Cluster {
             let warnings = self.warnings_of(key, sub, &current.value, &next, writer)?;
             if let Some(manager) = writer.manager.clone() {
                 managed::on_write(&mut next, Some(&current.value), &manager, "Update", sub);
+            }
+            match self.swap(key, &current, next, writer.dry_run) {
+                Ok(stored) => {
+                    writer.warnings.extend(warnings);
+                    return Ok(stored);
+                }
+                Err(WriteError::Changed(_)) => {}
+                Err(WriteError::NotFound) => return Err(Status::not_found(key.resource, &key.name)),
+                Err(other) => return Err(unrecorded(&other)),
+            }
+        }
+        Err(Status::modified(key.resource, &key.name))
+    }
+
+    /// Server-side apply on an existing object.
+    pub(crate) fn apply(
+        &self,
+        key: &Key,
+        config: &Value,
+        manager: &str,
+        force: bool,
+        writer: &mut Writer,
+    ) -> Result<ObjectRef, Status> {
+        for _ in 0..ATTEMPTS {
+            let current = self.store().get(key).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
+            let mut next = managed::apply(&current.value, config, manager, force)?;
+            let demanded = object::resource_version(config);
+            if !demanded.is_empty() && demanded != current.version.to_string() {
+                return Err(Status::modified(key.resource, &key.name));
+            }
+            let entries = object::at(&next, "metadata.managedFields").cloned();
+            settle(key, Part::Main, &current.value, &mut next);
+            self.mutate(key.resource, "", Some(&current.value), &mut next, writer)?;
+            validate::on_update(key.resource, &current.value, &next)?;
+            bump_generation(key, Part::Main, &current.value, &mut next);
+            let warnings = self.warnings_of(key, "", &current.value, &next, writer)?;
+            if let Some(entries) = entries {
+                object::meta_mut(&mut next).insert("managedFields".into(), entries);
+            }
+            if next == current.value {
+                return Ok(current);
             }
             match self.swap(key, &current, next, writer.dry_run) {
                 Ok(stored) => {
@@ -126,7 +166,8 @@ fn check_uid(key: &Key, current: &ObjectRef, next: &Value) -> Result<(), Status>
     if demanded.is_empty() || demanded == current.uid() {
         return Ok(());
     }
-    let group = if key.resource.group.is_empty() { String::new() } else { format!("{}/", key.resource.group) };
+    let group =
+        if key.resource.group.is_empty() { String::new() } else { format!("{}/", key.resource.group) };
     let text = format!(
         "StorageError: invalid object, Code: 4, Key: /registry/{group}{}/{}/{}, ResourceVersion: 0, \
          AdditionalErrorMsg: Precondition failed: UID in precondition: {demanded}, UID in object meta: {}",
@@ -160,8 +201,17 @@ fn settle(key: &Key, part: Part, current: &Value, next: &mut Value) {
     let meta = object::meta_mut(next);
     let old = object::meta(current);
     for field in [
-        "name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
-        "generation", "resourceVersion", "generateName", "selfLink", "managedFields",
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+        "generateName",
+        "selfLink",
+        "managedFields",
     ] {
         match old.and_then(|m| m.get(field)) {
             Some(value) => meta.insert(field.into(), value.clone()),
@@ -201,7 +251,8 @@ fn bump_generation(key: &Key, part: Part, current: &Value, next: &mut Value) {
         map
     };
     if wanted(current) != wanted(next) {
-        let generation = object::at(current, "metadata.generation").and_then(Value::as_i64).unwrap_or_default();
+        let generation =
+            object::at(current, "metadata.generation").and_then(Value::as_i64).unwrap_or_default();
         object::meta_mut(next).insert("generation".into(), (generation + 1).into());
     }
 }

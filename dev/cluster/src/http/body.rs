@@ -101,10 +101,7 @@ fn check_kind(resource: &Resource, value: &Value) -> Result<(), Status> {
                 resource.kind, resource.kind
             )
         } else {
-            format!(
-                "the kind in the data ({kind}) does not match the expected kind ({})",
-                resource.kind
-            )
+            format!("the kind in the data ({kind}) does not match the expected kind ({})", resource.kind)
         };
         return Err(Status::bad_request(message));
     }

@@ -28,9 +28,11 @@ impl Patch {
                     .map_err(|error| Status::bad_request(format!("the patch cannot be read: {error}")))
             }
             "application/merge-patch+json" => object(body).map(Self::Merge),
-            "application/strategic-merge-patch+json" if resource.custom => Err(Status::unsupported_media_type(
-                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
-            )),
+            "application/strategic-merge-patch+json" if resource.custom => {
+                Err(Status::unsupported_media_type(
+                    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+                ))
+            }
             "application/strategic-merge-patch+json" => object(body).map(Self::Strategic),
             "application/apply-patch+yaml" => {
                 let text = std::str::from_utf8(body).unwrap_or_default();
@@ -50,11 +52,7 @@ impl Patch {
 
 fn object(body: &[u8]) -> Result<Value, Status> {
     let value: Value = serde_json::from_slice(body).map_err(|error| cannot_decode(&error, body))?;
-    if value.is_object() {
-        Ok(value)
-    } else {
-        Err(Status::bad_request("the patch is not an object"))
-    }
+    if value.is_object() { Ok(value) } else { Err(Status::bad_request("the patch is not an object")) }
 }
 
 fn cannot_decode(error: &serde_json::Error, body: &[u8]) -> Status {
@@ -84,8 +82,14 @@ fn merge_key(path: &str) -> Option<&'static str> {
         "metadata.finalizers" => "",
         "metadata.ownerReferences" => "uid",
         "status.conditions" | "status.addresses" => "type",
-        "spec.containers" | "spec.initContainers" | "spec.volumes" | "spec.containers.env"
-        | "spec.initContainers.env" | "spec.imagePullSecrets" | "imagePullSecrets" | "secrets" => "name",
+        "spec.containers"
+        | "spec.initContainers"
+        | "spec.volumes"
+        | "spec.containers.env"
+        | "spec.initContainers.env"
+        | "spec.imagePullSecrets"
+        | "imagePullSecrets"
+        | "secrets" => "name",
         "spec.containers.ports" => "containerPort",
         "spec.containers.volumeMounts" | "spec.initContainers.volumeMounts" => "mountPath",
         "spec.ports" => "port",

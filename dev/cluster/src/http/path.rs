@@ -166,8 +166,7 @@ mod tests {
             ),
         ] {
             let t = target(method, path);
-            let got =
-                [t.verb, &t.group, &t.resource, &t.namespace, &t.name, &t.subresource].join("|");
+            let got = [t.verb, &t.group, &t.resource, &t.namespace, &t.name, &t.subresource].join("|");
             assert_eq!(got, wanted, "{path}");
             assert!(t.is_resource);
         }

@@ -36,9 +36,8 @@ pub(super) fn get(
     query: &Query,
     form: Form,
 ) -> Result<Response, Status> {
-    parse_version(query.get("resourceVersion")).map_err(|text| {
-        Status::bad_request(format!("invalid resource version: {text}"))
-    })?;
+    parse_version(query.get("resourceVersion"))
+        .map_err(|text| Status::bad_request(format!("invalid resource version: {text}")))?;
     let key = Key::new(resource, if resource.namespaced { &target.namespace } else { "" }, &target.name);
     let object = cluster.store().get(&key).ok_or_else(|| Status::not_found(resource, &target.name))?;
     Ok(one(StatusCode::OK, resource, &object, form))
@@ -275,10 +274,15 @@ fn read_token(token: &str) -> Result<(i64, String), String> {
     let start = value.get("start").and_then(Value::as_str).unwrap_or_default();
     if value.get("v").and_then(Value::as_str) != Some("meta.k8s.io/v1") {
         let shown = quoted(value.get("v").and_then(Value::as_str).unwrap_or_default());
-        return Err(format!("continue key is not valid: server does not recognize this encoded version {shown}"));
+        return Err(format!(
+            "continue key is not valid: server does not recognize this encoded version {shown}"
+        ));
     }
     if version == 0 || start.is_empty() {
-        return Err("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into());
+        return Err(
+            "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)"
+                .into(),
+        );
     }
     Ok((version, start.to_owned()))
 }

@@ -160,7 +160,8 @@ impl Stream {
         if self.namespace.as_deref().is_some_and(|ns| ns != &*change.key().namespace) {
             return;
         }
-        let matches = |object: &Option<ObjectRef>| object.as_ref().is_some_and(|o| self.selector.matches(&o.value));
+        let matches =
+            |object: &Option<ObjectRef>| object.as_ref().is_some_and(|o| self.selector.matches(&o.value));
         let (before, after) = (matches(&change.before), matches(&change.after));
         let bytes = match (before, after) {
             (false, true) => frame("ADDED", &change.object().json),

@@ -153,18 +153,17 @@ fn apply(
 /// POST of `serviceaccounts/x/token`.
 pub(super) fn token(cluster: &Cluster, request: &Request<'_>) -> Result<Response, Status> {
     let key = request.key();
-    let account = cluster
-        .store()
-        .get(&key)
-        .ok_or_else(|| Status::not_found(request.resource, &request.target.name))?;
+    let account =
+        cluster.store().get(&key).ok_or_else(|| Status::not_found(request.resource, &request.target.name))?;
     let sent: Value = serde_json::from_slice(request.body)
         .map_err(|error| Status::bad_request(format!("the token request cannot be read: {error}")))?;
     let asked = object::at(&sent, "spec.expirationSeconds").and_then(Value::as_i64).unwrap_or(3600);
     let seconds = asked.clamp(600, 1 << 32);
-    let token = cluster.tokens().request(&key.namespace, &key.name, account.uid(), seconds).map_err(|error| {
-        tracing::error!(%error, "a token could not be kept");
-        Status::internal("the token could not be kept")
-    })?;
+    let token =
+        cluster.tokens().request(&key.namespace, &key.name, account.uid(), seconds).map_err(|error| {
+            tracing::error!(%error, "a token could not be kept");
+            Status::internal("the token could not be kept")
+        })?;
     let until = crate::clock::now() + time::Duration::seconds(seconds);
     let answer = json!({
         "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",

@@ -8,6 +8,10 @@ use crate::config::DriverArgs;
 
 /// Hangs KubeVirt into the cluster. Called once, before the cluster starts; `state_dir` is the cluster's own (machines
 /// live in a directory below it).
-pub(crate) fn register(_args: &DriverArgs, _state_dir: &Path, _registry: &mut Registry) -> anyhow::Result<()> {
+pub(crate) fn register(
+    _args: &DriverArgs,
+    _state_dir: &Path,
+    _registry: &mut Registry,
+) -> anyhow::Result<()> {
     Ok(())
 }

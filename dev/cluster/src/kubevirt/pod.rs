@@ -175,17 +175,12 @@ fn volumes(spec: &Value) -> Vec<Value> {
     all
 }
 
-/// The claim that a volume uses, and whether read-only.
+/// The claim that a volume uses, and whether read-only. A DataVolume's claim has its name.
 pub(super) fn claim_of(volume: &Value) -> Option<(&str, bool)> {
-    let claim = |source: &Value| {
-        let read_only = source.get("readOnly").and_then(Value::as_bool).unwrap_or_default();
-        Some(read_only).zip(source.get("claimName").and_then(Value::as_str).map(str::len))
-    };
     for path in ["/persistentVolumeClaim", "/ephemeral/persistentVolumeClaim"] {
-        if let Some(source) = volume.pointer(path)
-            && let Some((read_only, _)) = claim(source)
-        {
-            return Some((object::text_at(source, "claimName"), read_only));
+        if let Some(source) = volume.pointer(path) {
+            let read_only = source.get("readOnly").and_then(Value::as_bool).unwrap_or_default();
+            return Some((source.get("claimName")?.as_str()?, read_only));
         }
     }
     let data_volume = volume.pointer("/dataVolume/name").and_then(Value::as_str)?;

@@ -175,15 +175,17 @@ fn read(path: &Path) -> Result<(Loaded, usize, u64), Error> {
     let mut buffer = Vec::new();
     loop {
         buffer.clear();
-        let read =
-            reader.read_until(b'\n', &mut buffer).map_err(|source| failed("read", path, source))?;
+        let read = reader.read_until(b'\n', &mut buffer).map_err(|source| failed("read", path, source))?;
         if read == 0 || buffer.last() != Some(&b'\n') {
             break;
         }
         lines += 1;
         length += read as u64;
-        let line: Line = serde_json::from_slice(&buffer)
-            .map_err(|source| Error::Line { line: lines, path: path.to_owned(), source })?;
+        let line: Line = serde_json::from_slice(&buffer).map_err(|source| Error::Line {
+            line: lines,
+            path: path.to_owned(),
+            source,
+        })?;
         version = version.max(line.rv);
         let Some((group, plural)) = line.r.split_once('/') else { continue };
         let Some(resource) = resource::find(group, plural) else {

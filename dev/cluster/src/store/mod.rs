@@ -25,8 +25,8 @@ use tokio::sync::{mpsc, watch};
 
 pub use self::log::Error;
 use self::log::Log;
-pub use self::window::{Change, Expired, Watch};
 use self::window::Window;
+pub use self::window::{Change, Expired, Watch};
 use crate::object;
 use crate::resource::{self, Resource};
 
@@ -247,7 +247,12 @@ impl Store {
             return Err(WriteError::Exists(existing.clone()));
         }
         let object = Arc::new(Object::new(key, state.version + 1, value));
-        state.commit(Change { version: object.version, before: None, after: Some(object.clone()), last: None })?;
+        state.commit(Change {
+            version: object.version,
+            before: None,
+            after: Some(object.clone()),
+            last: None,
+        })?;
         Ok(object)
     }
 
@@ -342,14 +347,7 @@ impl State {
         };
         let stored = resource::TABLE.iter().filter(|r| !r.review);
         let tables = stored.map(|r| (*r, table(r))).collect();
-        Self {
-            version: 1,
-            tables,
-            uids: HashMap::new(),
-            dependents: HashMap::new(),
-            feeds: Vec::new(),
-            log,
-        }
+        Self { version: 1, tables, uids: HashMap::new(), dependents: HashMap::new(), feeds: Vec::new(), log }
     }
 
     fn get(&self, key: &Key) -> Option<&ObjectRef> {
@@ -358,7 +356,11 @@ impl State {
 
     fn expect(&self, key: &Key, expected: u64) -> Result<ObjectRef, WriteError> {
         let current = self.get(key).ok_or(WriteError::NotFound)?;
-        if current.version == expected { Ok(current.clone()) } else { Err(WriteError::Changed(current.clone())) }
+        if current.version == expected {
+            Ok(current.clone())
+        } else {
+            Err(WriteError::Changed(current.clone()))
+        }
     }
 
     fn range(&self, resource: &'static Resource, namespace: Option<&str>) -> Vec<ObjectRef> {
@@ -395,7 +397,8 @@ impl State {
     }
 
     fn compact(&mut self) -> Result<(), Error> {
-        let objects: Vec<ObjectRef> = self.tables.values().flat_map(|t| t.objects.values().cloned()).collect();
+        let objects: Vec<ObjectRef> =
+            self.tables.values().flat_map(|t| t.objects.values().cloned()).collect();
         let version = self.version;
         self.log.as_mut().map_or(Ok(()), |log| log.compact(version, &objects))
     }
