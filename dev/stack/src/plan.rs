@@ -93,13 +93,11 @@ impl Plan {
         self.state.join("deploy")
     }
 
-    /// Copies the manifests, with a quota that fits the cap of this stack.
+    /// Copies the manifests that the cluster serves, with a quota that fits the cap of this stack.
     pub(crate) fn write_deploy(&self) -> Result<()> {
         make_dir(&self.deploy(), 0o755)?;
-        let from = self.repo.join("deploy");
-        for entry in fs::read_dir(&from).with_context(|| format!("cannot read {}", from.display()))? {
-            let file = entry.with_context(|| format!("cannot read {}", from.display()))?.path();
-            let Some(name) = file.file_name().filter(|_| file.extension().is_some_and(|ext| ext == "yaml")) else { continue };
+        for name in ["namespace.yaml", "identities.yaml", "quota.yaml", "network.yaml"] {
+            let file = self.repo.join("deploy").join(name);
             let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
             write_atomically(&self.deploy().join(name), with_quota(&text, self.vm_cap).as_bytes(), 0o644)?;
         }

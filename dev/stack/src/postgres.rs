@@ -22,6 +22,8 @@ pub(crate) struct Postgres {
     socket: PathBuf,
     /// The user that it runs as where we are root.
     user: Option<String>,
+    /// Whether a power cut may lose nothing.
+    durable: bool,
 }
 
 impl Postgres {
@@ -41,7 +43,7 @@ impl Postgres {
         } else {
             PathBuf::from("/tmp").join(format!("ttlab-{key}-pg"))
         };
-        let server = Self { bin, data: home.join("data"), socket, user };
+        let server = Self { bin, data: home.join("data"), socket, user, durable: true };
         make_dir(&home, 0o711)?;
         server.own_dir(&server.data)?;
         server.own_dir(&server.socket)?;
@@ -50,6 +52,11 @@ impl Postgres {
         }
         server.check_version()?;
         Ok(server)
+    }
+
+    /// The same without waiting for the disk: for tests.
+    pub(crate) fn careless(self) -> Self {
+        Self { durable: false, ..self }
     }
 
     /// The URL of a database in it.
@@ -62,8 +69,13 @@ impl Postgres {
     pub(crate) fn launch(&self, log: PathBuf) -> Launch {
         let mut args: Vec<std::ffi::OsString> = vec!["-D".into(), self.data.clone().into()];
         args.extend(["-k".into(), self.socket.clone().into()]);
-        for setting in ["listen_addresses=", "unix_socket_permissions=0700", "max_connections=200", "fsync=on"] {
+        for setting in ["listen_addresses=", "unix_socket_permissions=0700", "max_connections=200"] {
             args.extend(["-c".into(), setting.into()]);
+        }
+        if !self.durable {
+            for setting in ["fsync=off", "synchronous_commit=off", "full_page_writes=off"] {
+                args.extend(["-c".into(), setting.into()]);
+            }
         }
         Launch {
             name: "postgres".to_owned(),
@@ -76,7 +88,7 @@ impl Postgres {
         }
     }
 
-    /// The program and arguments that tell whether it accepts connections.
+    /// Whether it accepts connections.
     pub(crate) fn accepts(&self) -> bool {
         let mut probe = self.client("pg_isready");
         probe.args(["-q", "-t", "2"]);

@@ -74,6 +74,13 @@ impl Keeper {
         self.orders.send(Order::Start(Box::new(launch), answer)).map_err(|_| anyhow!("the keeper thread is gone"))?;
         answered.await.context("the keeper thread is gone")?
     }
+
+    /// The same outside a runtime.
+    pub(crate) fn launch_blocking(&self, launch: Launch) -> Result<Ident> {
+        let (answer, answered) = oneshot::channel();
+        self.orders.send(Order::Start(Box::new(launch), answer)).map_err(|_| anyhow!("the keeper thread is gone"))?;
+        answered.blocking_recv().context("the keeper thread is gone")?
+    }
 }
 
 impl Drop for Keeper {
