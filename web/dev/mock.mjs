@@ -211,10 +211,10 @@ const routes = [
   ['POST', /^\/api\/sessions\/([^/]+)\/steps\/(\d+)\/check$/, own(async ({ session, match, body }) =>
     session.data.state === 'ready' ? [200, await session.check(Number(match[2]), body.auto === true)] : problem(409, 'not_ready'))],
   ['GET', /^\/api\/sessions\/([^/]+)\/console$/, own(({ session }) => (session.data.state === 'ready' ? [204, null] : problem(409, 'not_ready')))],
-  ['GET', /^\/api\/admin\/sessions$/, need(() => [200, { sessions: [...sessions.values()].map((s) => ({ ...s.json(), user: s.user.user })) }])],
-  ['GET', /^\/api\/admin\/capacity$/, need(() => [200, { used: 6, cap: 8, known: true, expected_at: null }])],
+  ['GET', /^\/api\/admin\/sessions$/, need(() => [200, { sessions: [...sessions.values()].map((s) => ({ ...s.json(), owner: s.user.user })) }])],
+  ['GET', /^\/api\/admin\/capacity$/, need(() => [200, { cap: 8, used: 6, sessions: 6, cluster: 5 }])],
   ['GET', /^\/api\/admin\/stats$/, need(() => [200, { phases: [{ lab: 'systemd-repair', phase: 'boot', count: 41, p50_ms: 2310, p90_ms: 4120 }, { lab: 'systemd-repair', phase: 'start', count: 41, p50_ms: 11800, p90_ms: 16150 }] }])],
-  ['GET', /^\/api\/admin\/ghosts$/, need(() => [200, { ghosts: [{ uid: 'a1', kind: 'VirtualMachine', name: 'lab-0192-main', session: '0192', held: true, reason: 'too many unwanted machines at once' }] }])],
+  ['GET', /^\/api\/admin\/ghosts$/, need(() => [200, { hold: true, machines: 6, ghosts: [{ uid: 'a1', kind: 'VirtualMachine', name: 'lab-0192f3c1-7a55-7c10-9d3e-55aa10c0ffee-main', session: '0192f3c1-7a55-7c10-9d3e-55aa10c0ffee', machine: 'main', released: false }] }])],
   ['DELETE', /^\/api\/admin\/sessions\/([^/]+)$/, need(({ match }) => {
     sessions.get(match[1])?.finish('admin');
     return sessions.has(match[1]) ? [202, sessions.get(match[1]).json()] : problem(404, 'not_found');

@@ -241,6 +241,7 @@ describe('the console client', () => {
     world.refusal = 'not_ready';
     world.last.drop(1006);
     await settle();
+    expect(links.at(-1)).toMatchObject({ state: 'waiting', code: 'not_ready' });
     world.pass(8_000);
     expect(world.sockets.length).toBeGreaterThan(1);
     world.refusal = 'not_found';

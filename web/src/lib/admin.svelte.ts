@@ -8,21 +8,30 @@ import { refusal } from './refusal.svelte.ts';
 
 const LOOK_MS = 5_000;
 
-export type AdminSession = Session & { user?: string; owner?: string };
+export type AdminSession = Session & { owner: string };
 
 export interface Capacity {
-  used: number | null;
   cap: number;
-  expected_at?: string | null;
+  /** null while the cluster is unknown. */
+  used: number | null;
+  sessions: number;
+  cluster: number | null;
 }
 
 export interface Ghost {
   uid: string;
   kind: string;
   name: string;
-  session?: string | null;
-  verdict?: string;
-  reason?: string | null;
+  session: string;
+  machine: string;
+  released: boolean;
+}
+
+export interface Ghosts {
+  /** Too many at once: none is deleted until an administrator releases it. */
+  hold: boolean;
+  machines: number;
+  ghosts: Ghost[];
 }
 
 export interface PhaseStat {
@@ -33,19 +42,12 @@ export interface PhaseStat {
   p90_ms: number;
 }
 
-/** The list in an answer, bare or under any one name. */
-export function listIn<T>(answer: unknown): T[] {
-  if (Array.isArray(answer)) return answer as T[];
-  if (typeof answer !== 'object' || answer === null) return [];
-  return (Object.values(answer).find((value) => Array.isArray(value)) as T[] | undefined) ?? [];
-}
-
 const ORDER: State[] = ['ready', 'preparing', 'booting', 'provisioning', 'requested', 'queued', 'ending', 'ended'];
 
 class Admin {
   sessions = $state.raw<AdminSession[] | null>(null);
   capacity = $state.raw<Capacity | null>(null);
-  ghosts = $state.raw<Ghost[] | null>(null);
+  ghosts = $state.raw<Ghosts | null>(null);
   stats = $state.raw<PhaseStat[]>([]);
   problems = $state.raw<Partial<Record<'sessions' | 'capacity' | 'ghosts' | 'stats', Problem>>>({});
   at = $state<number | null>(null);
@@ -63,13 +65,13 @@ class Admin {
   async look(): Promise<void> {
     await Promise.all([
       this.#part('sessions', (answer) => {
-        this.sessions = listIn<AdminSession>(answer).sort(
+        this.sessions = (answer as { sessions: AdminSession[] }).sessions.sort(
           (a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || Date.parse(b.created_at) - Date.parse(a.created_at),
         );
       }),
       this.#part('capacity', (answer) => (this.capacity = answer as Capacity)),
-      this.#part('ghosts', (answer) => (this.ghosts = listIn<Ghost>(answer))),
-      this.#part('stats', (answer) => (this.stats = listIn<PhaseStat>(answer).filter((row) => typeof row.p50_ms === 'number'))),
+      this.#part('ghosts', (answer) => (this.ghosts = answer as Ghosts)),
+      this.#part('stats', (answer) => (this.stats = (answer as { phases: PhaseStat[] }).phases)),
     ]);
   }
 

@@ -129,6 +129,7 @@ export interface Problem {
   cap?: number;
   expected_at?: string | null;
   dev_login?: boolean;
+  oidc_login?: boolean;
 }
 
 /** A call that was refused or could not be made; `problem.code` says which. */
@@ -149,7 +150,7 @@ export function problemOf(error: unknown): Problem {
 
 /** How long a call may take before the page says that the server does not answer. A check may run longer. */
 const LIMIT_MS = 20_000;
-const CHECK_LIMIT_MS = 90_000;
+const CHECK_LIMIT_MS = 180_000;
 
 async function call<T>(method: string, path: string, body?: unknown, limit = LIMIT_MS): Promise<T> {
   const init: RequestInit = {

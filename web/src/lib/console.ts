@@ -16,7 +16,7 @@
 export type Link =
   | { state: 'connecting'; attempt: number }
   | { state: 'open'; readonly: boolean }
-  | { state: 'waiting'; attempt: number; retryAt: number; why: number }
+  | { state: 'waiting'; attempt: number; retryAt: number; why: number; code: string | null }
   | { state: 'refused'; code: string }
   | { state: 'over'; reason: string };
 
@@ -81,7 +81,7 @@ const MOST_ROWS = 500;
 const MOST_COLS = 1000;
 
 /** Refusals that no later attempt can change. `not_ready` may still come true, `network` may pass. */
-const FINAL = new Set(['unauthorized', 'forbidden', 'not_found', 'origin', 'session_ending']);
+const FINAL = new Set(['unauthorized', 'forbidden', 'not_found', 'origin', 'unknown_machine', 'invalid_request']);
 
 export class ConsoleClient {
   readonly #world: World;
@@ -266,23 +266,28 @@ export class ConsoleClient {
       this.#sink.link({ state: 'over', reason });
       return;
     }
-    this.#wait(code);
+    const waiting = this.#wait(code);
     // A browser does not tell why an upgrade was refused; the same address without it does.
-    if (!opened) {
-      const why = await this.#world.whyNot(this.url());
-      if (this.#closed || this.#socket || why === null || !FINAL.has(why)) return;
-      this.#closed = true;
-      this.#clear('retry');
-      this.#sink.link({ state: 'refused', code: why });
+    if (opened) return;
+    const refusal = await this.#world.whyNot(this.url());
+    if (this.#closed || this.#socket || refusal === null) return;
+    if (!FINAL.has(refusal)) {
+      this.#sink.link({ ...waiting, code: refusal });
+      return;
     }
+    this.#closed = true;
+    this.#clear('retry');
+    this.#sink.link({ state: 'refused', code: refusal });
   }
 
-  #wait(why: number): void {
+  #wait(why: number): Link & { state: 'waiting' } {
     const full = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(this.#attempt, 10));
     const ms = full * (0.5 + this.#world.random() / 2);
     this.#attempt += 1;
-    this.#sink.link({ state: 'waiting', attempt: this.#attempt, retryAt: this.#world.now() + ms, why });
+    const link = { state: 'waiting' as const, attempt: this.#attempt, retryAt: this.#world.now() + ms, why, code: null };
+    this.#sink.link(link);
     this.#after('retry', ms, () => this.connect());
+    return link;
   }
 
   #drop(): void {

@@ -7,7 +7,9 @@ type Standing = 'unknown' | 'in' | 'out' | 'unreachable';
 class Account {
   standing = $state<Standing>('unknown');
   me = $state.raw<Me | null>(null);
+  /** What this installation offers to those who are not signed in. */
   devLogin = $state(false);
+  oidcLogin = $state(false);
 
   async load(): Promise<void> {
     try {
@@ -19,6 +21,7 @@ class Account {
       const problem = problemOf(error);
       if (problem.code === 'unauthorized') {
         this.devLogin = problem.dev_login === true;
+        this.oidcLogin = problem.oidc_login === true;
         this.signedOut();
       } else if (this.standing !== 'in') {
         this.standing = 'unreachable';
@@ -36,8 +39,7 @@ class Account {
     try {
       await api.logout();
       refusal.clear();
-      this.devLogin = this.me?.dev_login ?? this.devLogin;
-      this.signedOut();
+      await this.load();
     } catch (error) {
       refusal.show(error);
     }

@@ -9,7 +9,7 @@ export interface ProblemWords {
 
 type Teller = (problem: Problem, now: number) => ProblemWords;
 
-/** The codes that the api documents, and two of the page itself: `network` (no answer) and `unexpected`. */
+/** The codes that api and console gateway document, and two of the page itself: `network` (no answer) and `unexpected`. */
 export const CODES = [
   'unknown_lab',
   'lab_unsupported',
@@ -25,10 +25,17 @@ export const CODES = [
   'unknown_step',
   'invalid_request',
   'payload_too_large',
+  'method_not_allowed',
   'unauthorized',
   'forbidden',
   'origin',
+  'not_serving',
+  'unavailable',
   'internal',
+  'unknown_machine',
+  'console_unavailable',
+  'api_unreachable',
+  'not_ready_yet',
   'network',
   'unexpected',
 ] as const;
@@ -71,7 +78,14 @@ const en: Record<Code, Teller> = {
   unauthorized: plain('You are not signed in (any more).', 'Sign in again. Your machine goes on running meanwhile.'),
   forbidden: plain('Your role does not allow this.', 'Sign in with a role that may do it.'),
   origin: plain('The server refused the request because it seems to come from another site.', 'Open the page at its own address, the one that your school gave you, and try again.'),
+  method_not_allowed: plain('The server does not do this here.', 'Load the page again. If it happens again, tell your teacher.'),
+  not_serving: plain('The service is just starting.', 'Try again in a few seconds.'),
+  unavailable: plain('The service cannot answer just now.', 'Try again in a few seconds; your machine goes on running.'),
   internal: plain('Something went wrong on the server.', 'Try again. If it happens again, tell your teacher what you did.'),
+  unknown_machine: plain('This lab has no machine of this name.', 'Load the page again.'),
+  console_unavailable: plain('The terminal of the machine does not open just now.', 'The page tries again by itself; it may be rebooting.'),
+  api_unreachable: plain('The service that knows your lab does not answer.', 'The page tries again by itself; your machine goes on running.'),
+  not_ready_yet: plain('The terminal service is starting or stopping.', 'The page tries again by itself.'),
   network: plain('The server does not answer.', 'Look at your connection. The page goes on trying; your machine goes on running.'),
   unexpected: plain('The server gave an answer that this page does not understand.', 'Load the page again. If it happens again, tell your teacher.'),
 };
@@ -101,7 +115,14 @@ const zh: Record<Code, Teller> = {
   unauthorized: plain('你还没有登录，或登录已过期。', '请重新登录。在此期间你的机器会继续运行。'),
   forbidden: plain('你的身份不允许这样做。', '请用有权限的身份登录。'),
   origin: plain('服务器拒绝了请求，因为它看起来来自其他网站。', '请用学校给你的地址打开页面再试。'),
+  method_not_allowed: plain('服务器在这里不支持这个操作。', '请重新加载页面。如果再次发生，请告诉老师。'),
+  not_serving: plain('服务正在启动。', '请过几秒钟再试。'),
+  unavailable: plain('服务暂时无法应答。', '请过几秒钟再试；你的机器会继续运行。'),
   internal: plain('服务器出错了。', '请再试一次。如果再次发生，请告诉老师你做了什么。'),
+  unknown_machine: plain('这个实验没有这台机器。', '请重新加载页面。'),
+  console_unavailable: plain('机器的终端暂时打不开。', '页面会自动重试；机器可能正在重启。'),
+  api_unreachable: plain('管理实验的服务没有应答。', '页面会自动重试；你的机器会继续运行。'),
+  not_ready_yet: plain('终端服务正在启动或停止。', '页面会自动重试。'),
   network: plain('服务器没有应答。', '请检查网络连接。页面会继续重试；你的机器会继续运行。'),
   unexpected: plain('服务器的应答无法识别。', '请重新加载页面。如果再次发生，请告诉老师。'),
 };

@@ -140,7 +140,7 @@ class Live {
 
   #refused(error: unknown, retry: () => void): void {
     const problem = problemOf(error);
-    const worthIt = ['network', 'capacity', 'session_ending', 'cluster_unknown', 'bus_unreachable', 'internal'];
+    const worthIt = ['network', 'capacity', 'session_ending', 'cluster_unknown', 'bus_unreachable', 'not_serving', 'unavailable', 'internal'];
     refusal.show(error, worthIt.includes(problem.code) ? retry : null);
     if (problem.code === 'unauthorized') void account.expired();
     else void this.#poll();
