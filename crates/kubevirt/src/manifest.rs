@@ -46,17 +46,24 @@ const CLOUD_INIT: &str = "cloudinit";
 const POD_NETWORK: &str = "default";
 const SESSION_NETWORK: &str = "session";
 
+/// Whose an object is: what its name and labels say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// Installation and environment.
+    pub installation: Installation,
+    /// The session.
+    pub session: SessionId,
+    /// The machine's name within it.
+    pub machine: MachineName,
+    /// The lab.
+    pub lab: LabId,
+}
+
 /// One machine to be made.
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// Whose.
-    pub installation: Installation,
-    /// Its session.
-    pub session: SessionId,
-    /// Its name.
-    pub name: MachineName,
-    /// The lab.
-    pub lab: LabId,
+    pub subject: Subject,
     /// The lab's exact content.
     pub lab_digest: Digest,
     /// Digest of the image that its root disk is made of.
@@ -122,20 +129,21 @@ pub struct SessionNetwork {
     pub mac: String,
 }
 
-impl Machine {
+impl Subject {
     /// Name of its VM, VMI and Secret.
     #[must_use]
     pub fn object_name(&self) -> String {
-        object_name(self.session, &self.name)
+        object_name(self.session, &self.machine)
     }
 
     fn labels(&self) -> BTreeMap<String, String> {
-        self.installation.labels(self.session, &self.lab, Some(&self.name))
+        self.installation.labels(self.session, &self.lab, Some(&self.machine))
     }
 
-    /// The cloud-init Secret. It has no owner yet: see the module's words on order.
+    /// The cloud-init Secret, whose token was made with the key of that id. It has no owner yet: see the module's words on
+    /// order.
     #[must_use]
-    pub fn secret(&self, userdata: &str, networkdata: Option<&str>) -> Secret {
+    pub fn secret(&self, token_key: &str, userdata: &str, networkdata: Option<&str>) -> Secret {
         let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
         let mut data = BTreeMap::from([(USERDATA.to_owned(), bytes(userdata))]);
         if let Some(text) = networkdata {
@@ -145,7 +153,7 @@ impl Machine {
             metadata: ObjectMeta {
                 name: Some(self.object_name()),
                 labels: Some(self.labels()),
-                annotations: Some(BTreeMap::from([(labels::TOKEN_KEY.to_owned(), self.token_key.clone())])),
+                annotations: Some(BTreeMap::from([(labels::TOKEN_KEY.to_owned(), token_key.to_owned())])),
                 ..ObjectMeta::default()
             },
             type_: Some("Opaque".to_owned()),
@@ -153,7 +161,9 @@ impl Machine {
             ..Secret::default()
         }
     }
+}
 
+impl Machine {
     /// The VirtualMachine. `networkdata` says whether the Secret has that key.
     #[must_use]
     pub fn virtual_machine(&self, networkdata: bool) -> VirtualMachine {
@@ -165,19 +175,19 @@ impl Machine {
             (labels::LAB_DIGEST.to_owned(), self.lab_digest.to_string()),
         ]);
         let mut vm = VirtualMachine::new(
-            &self.object_name(),
+            &self.subject.object_name(),
             VirtualMachineSpec {
                 // Not Always: a machine that the student powers off stays off, and readiness says so.
                 run_strategy: Some("Once".to_owned()),
                 data_volume_templates: self.data_volumes(),
                 template: Template {
                     // Network policies select the launcher pod by these.
-                    metadata: TemplateMeta { labels: self.labels(), ..TemplateMeta::default() },
+                    metadata: TemplateMeta { labels: self.subject.labels(), ..TemplateMeta::default() },
                     spec: self.instance(networkdata),
                 },
             },
         );
-        vm.metadata.labels = Some(self.labels());
+        vm.metadata.labels = Some(self.subject.labels());
         vm.metadata.annotations = Some(annotations);
         vm
     }
@@ -264,13 +274,13 @@ impl Machine {
                 Volume { container_disk: Some(ContainerDisk { image: image.clone() }), ..volume }
             }
             RootDisk::DataVolume { .. } => {
-                Volume { data_volume: Some(DataVolumeRef { name: self.object_name() }), ..volume }
+                Volume { data_volume: Some(DataVolumeRef { name: self.subject.object_name() }), ..volume }
             }
         }
     }
 
     fn cloud_init(&self, networkdata: bool) -> Volume {
-        let secret = LocalRef { name: self.object_name() };
+        let secret = LocalRef { name: self.subject.object_name() };
         Volume {
             name: CLOUD_INIT.to_owned(),
             cloud_init_no_cloud: Some(CloudInit {
@@ -285,8 +295,8 @@ impl Machine {
         let RootDisk::DataVolume { url, size } = &self.disk else { return Vec::new() };
         vec![DataVolumeTemplate {
             metadata: TemplateMeta {
-                name: Some(self.object_name()),
-                labels: self.labels(),
+                name: Some(self.subject.object_name()),
+                labels: self.subject.labels(),
                 ..TemplateMeta::default()
             },
             spec: DataVolumeSpec {

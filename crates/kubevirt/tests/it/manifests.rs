@@ -3,7 +3,7 @@
 use lab_domain::{Digest, InstallationId, SessionId, disk::DiskReason};
 use lab_kubevirt::{
     Installation,
-    manifest::{Machine, RootDisk, SessionNetwork, disk_of, owner_patch},
+    manifest::{Machine, RootDisk, SessionNetwork, Subject, disk_of, owner_patch},
 };
 use serde_json::{Value, json};
 
@@ -12,13 +12,15 @@ use crate::{openapi, read};
 fn machine(disk: RootDisk, disk_reason: DiskReason) -> Machine {
     let session: SessionId = "0198f6c4-7b1c-7c3e-8f00-000000abcdef".parse().unwrap();
     Machine {
-        installation: Installation {
-            environment: "dev".parse().unwrap(),
-            id: InstallationId("6f1c9a52-2f0e-4d0b-9b51-74746c616276".parse().unwrap()),
+        subject: Subject {
+            installation: Installation {
+                environment: "dev".parse().unwrap(),
+                id: InstallationId("6f1c9a52-2f0e-4d0b-9b51-74746c616276".parse().unwrap()),
+            },
+            session,
+            machine: "main".parse().unwrap(),
+            lab: "systemd-repair".parse().unwrap(),
         },
-        session,
-        name: "main".parse().unwrap(),
-        lab: "systemd-repair".parse().unwrap(),
         lab_digest: Digest::new("cd".repeat(32)).unwrap(),
         image: image(),
         hostname: "main-00abcdef".to_owned(),
@@ -80,7 +82,11 @@ fn the_vm_in_a_session_network() {
 
 #[test]
 fn the_secret() {
-    insta::assert_yaml_snapshot!(on_golden().secret("#cloud-config\n{}\n", Some("version: 2\n")));
+    insta::assert_yaml_snapshot!(on_golden().subject.secret(
+        "0badcafe",
+        "#cloud-config\n{}\n",
+        Some("version: 2\n")
+    ));
 }
 
 #[test]
