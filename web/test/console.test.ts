@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { ConsoleClient, consoleUrl, type Link, type Sink, type Socket, type World } from '../src/lib/console.ts';
+import { ConsoleClient } from '../src/lib/console.ts';
+import { consoleUrl, type Link, type Sink, type Socket, type World } from '../src/lib/console-world.ts';
 
 class FakeSocket implements Socket {
   binaryType = '';

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { asProblem, type Problem } from '../src/lib/api.ts';
 import { CODES, tell } from '../src/lib/problems.ts';
-import { reasons, words } from '../src/lib/words.ts';
+import { reasons } from '../src/lib/reasons.ts';
+import { words } from '../src/lib/words.ts';
 
 const HAN = /\p{Script=Han}/u;
 const NOW = Date.parse('2026-12-01T12:00:00Z');

@@ -8,57 +8,12 @@
  * - Binary frames are bytes of the serial line. `hello` names the epoch and the offset of the next byte; the
  *   client counts on from there and dials again with `epoch` and `offset`, so the server sends exactly what is
  *   missing, or a `gap` that the page shows.
- * - Bytes wait here until the terminal has taken the chunk before (the sink's promise); what piles up beyond
- *   `QUEUE_LIMIT` is dropped from the front and reported as a gap, so a flood cannot eat the tab's memory.
+ * - Bytes wait in `Inflow` until the terminal has taken the chunk before.
  * - Keys typed while there is no connection are dropped, not stored: a command must not run minutes later.
  */
 
-export type Link =
-  | { state: 'connecting'; attempt: number }
-  | { state: 'open'; readonly: boolean }
-  | { state: 'waiting'; attempt: number; retryAt: number; why: number; code: string | null }
-  | { state: 'refused'; code: string }
-  | { state: 'over'; reason: string };
-
-export interface Sink {
-  /** Take these bytes; resolve when they are parsed. */
-  write(chunk: Uint8Array): Promise<void>;
-  /** A new upstream: colours and modes of the old one no longer hold. */
-  renewed(): void;
-  /** Bytes that this page will never see; `earlier` ones are from before it was there. */
-  gap(lost: number, earlier: boolean): void;
-  /**
-   * True while bytes from before come in again: what the terminal answers to questions in them (who are you, where
-   * is the cursor) must not be sent, or it stands as junk in the shell.
-   */
-  replaying(on: boolean): void;
-  link(link: Link): void;
-  viewers(count: number, staff: number): void;
-  ending(reason: string, message: string): void;
-}
-
-/** Timers, randomness and the question "why not", so that tests need no network and no real time. */
-export interface World {
-  open(url: string): Socket;
-  /** null: it would open. Otherwise the code of the refusal; `network` when there was no answer. */
-  whyNot(url: string): Promise<string | null>;
-  setTimeout(fn: () => void, ms: number): number;
-  clearTimeout(id: number): void;
-  now(): number;
-  random(): number;
-}
-
-export interface Socket {
-  binaryType: string;
-  readyState: number;
-  bufferedAmount: number;
-  onopen: ((event: never) => void) | null;
-  onmessage: ((event: { data: unknown }) => void) | null;
-  onclose: ((event: { code: number; reason: string }) => void) | null;
-  onerror: ((event: never) => void) | null;
-  send(data: string | Uint8Array<ArrayBuffer>): void;
-  close(code?: number): void;
-}
+import { Inflow } from './inflow.ts';
+import type { Link, Sink, Socket, World } from './console-world.ts';
 
 const OPEN = 1;
 const FIRST_WAIT_MS = 250;
@@ -69,8 +24,6 @@ const HELLO_LIMIT_MS = 10_000;
 const PING_EVERY_MS = 15_000;
 const PONG_LIMIT_MS = 10_000;
 const REPLAY_LIMIT_MS = 1_500;
-const CHUNK = 128 * 1024;
-const QUEUE_LIMIT = 4 * 1024 * 1024;
 /** A paste goes out in pieces, and waits while the socket has this much unsent. */
 const SEND_PIECE = 4 * 1024;
 const SEND_HIGH = 64 * 1024;
@@ -95,10 +48,7 @@ export class ConsoleClient {
   #attempt = 0;
   #helloAt: number | null = null;
   #timers = new Map<string, number>();
-  #queue: Uint8Array[] = [];
-  #queued = 0;
-  #writing = false;
-  #waiting: (() => void)[] = [];
+  readonly #inflow: Inflow;
   #replaying = false;
   #out: Uint8Array<ArrayBuffer>[] = [];
   #outBytes = 0;
@@ -109,6 +59,7 @@ export class ConsoleClient {
   constructor(base: string, sink: Sink, world: World) {
     this.#base = base;
     this.#sink = sink;
+    this.#inflow = new Inflow(sink);
     this.#world = world;
   }
 
@@ -172,7 +123,7 @@ export class ConsoleClient {
     } else if (data instanceof ArrayBuffer) {
       this.#fresh = false;
       this.#offset += data.byteLength;
-      this.#enqueue(new Uint8Array(data));
+      this.#inflow.push(new Uint8Array(data));
     }
   }
 
@@ -231,15 +182,9 @@ export class ConsoleClient {
     this.#clear('replay');
     if (!this.#replaying) return;
     this.#replaying = false;
-    void this.#parsed().then(() => {
+    void this.#inflow.parsed().then(() => {
       if (!this.#replaying) this.#sink.replaying(false);
     });
-  }
-
-  /** Resolves when the terminal has taken what waits now. */
-  #parsed(): Promise<void> {
-    if (!this.#writing) return Promise.resolve();
-    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   #ping(): void {
@@ -300,49 +245,6 @@ export class ConsoleClient {
     if (socket && socket.readyState <= OPEN) socket.close();
   }
 
-  #enqueue(chunk: Uint8Array): void {
-    this.#queue.push(chunk);
-    this.#queued += chunk.length;
-    let lost = 0;
-    while (this.#queued > QUEUE_LIMIT && this.#queue.length > 1) {
-      const first = this.#queue.shift();
-      lost += first?.length ?? 0;
-      this.#queued -= first?.length ?? 0;
-    }
-    if (lost > 0) this.#sink.gap(lost, false);
-    void this.#drain();
-  }
-
-  async #drain(): Promise<void> {
-    if (this.#writing) return;
-    this.#writing = true;
-    while (this.#queue.length > 0) await this.#sink.write(this.#batch());
-    this.#writing = false;
-    for (const resolve of this.#waiting.splice(0)) resolve();
-  }
-
-  /** Everything that waits, up to one chunk: many small frames become one write. */
-  #batch(): Uint8Array {
-    const parts: Uint8Array[] = [];
-    let size = 0;
-    while (this.#queue.length > 0 && (size === 0 || size + (this.#queue[0]?.length ?? 0) <= CHUNK)) {
-      const part = this.#queue.shift();
-      if (!part) break;
-      parts.push(part);
-      size += part.length;
-    }
-    this.#queued -= size;
-    const only = parts[0];
-    if (parts.length === 1 && only) return only;
-    const all = new Uint8Array(size);
-    let at = 0;
-    for (const part of parts) {
-      all.set(part, at);
-      at += part.length;
-    }
-    return all;
-  }
-
   #flush(): void {
     const socket = this.#socket;
     if (!socket || socket.readyState !== OPEN) return;
@@ -376,36 +278,4 @@ export class ConsoleClient {
     if (id !== undefined) this.#world.clearTimeout(id);
     this.#timers.delete(name);
   }
-}
-
-/** The real world: browser sockets, and a plain GET of the same address to learn the reason of a refusal. */
-export function browserWorld(): World {
-  return {
-    open: (url) => new WebSocket(url.replace(/^http/, 'ws')) as unknown as Socket,
-    whyNot: async (url) => {
-      try {
-        const answer = await fetch(url, {
-          credentials: 'same-origin',
-          cache: 'no-store',
-          signal: AbortSignal.timeout(10_000),
-        });
-        if (answer.ok) return null;
-        const problem: unknown = await answer.json();
-        return String((problem as { code?: unknown }).code ?? 'unexpected');
-      } catch {
-        return 'network';
-      }
-    },
-    setTimeout: (fn, ms) => window.setTimeout(fn, ms),
-    clearTimeout: (id) => window.clearTimeout(id),
-    now: () => Date.now(),
-    random: () => Math.random(),
-  };
-}
-
-/** `ws(s)://same host` + the session's console address for one machine. */
-export function consoleUrl(origin: string, console_url: string, machine: string): string {
-  const url = new URL(console_url, origin);
-  url.searchParams.set('machine', machine);
-  return url.href;
 }

@@ -5,7 +5,8 @@
 import { FitAddon } from '@xterm/addon-fit';
 import { WebLinksAddon } from '@xterm/addon-web-links';
 import { Terminal, type ITheme } from '@xterm/xterm';
-import { ConsoleClient, browserWorld, consoleUrl, type Link, type Sink } from './console.ts';
+import { ConsoleClient } from './console.ts';
+import { browserWorld, consoleUrl, type Link, type Sink } from './console-world.ts';
 import { bytes } from './format.ts';
 import { i18n } from './i18n.svelte.ts';
 import { copyText } from './markdown.ts';
