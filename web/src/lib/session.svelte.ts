@@ -12,6 +12,7 @@ import { merge } from './merge.ts';
 import { isOver } from './phases.ts';
 import { refusal } from './refusal.svelte.ts';
 import { router } from './router.svelte.ts';
+import { time } from './time.svelte.ts';
 
 const POLL_MS = 20_000;
 const FIRST_RETRY_MS = 1_000;
@@ -154,6 +155,7 @@ class Live {
 
   #take(fresh: Session): void {
     if (fresh.id !== this.#id) return;
+    time.tick();
     this.session = merge(this.session, fresh);
     this.problem = null;
     this.lostSince = null;

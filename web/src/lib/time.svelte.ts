@@ -7,12 +7,14 @@ class Time {
   now = $state(clock.serverNow());
 
   constructor() {
-    const tick = (): void => {
-      this.now = clock.serverNow();
-    };
-    setInterval(tick, TICK_MS);
+    setInterval(() => this.tick(), TICK_MS);
     // A tab in the background ticks rarely: correct what it shows the moment it is looked at again.
-    document.addEventListener('visibilitychange', tick);
+    document.addEventListener('visibilitychange', () => this.tick());
+  }
+
+  /** Also called when something new came, or a full hour would show as 1:00:01 for a moment. */
+  tick(): void {
+    this.now = clock.serverNow();
   }
 }
 
