@@ -4,9 +4,11 @@
 //! looks into the cluster to see that nothing is left.
 
 mod operator;
+mod python;
 mod student;
 mod terminal;
 
 pub use operator::Operator;
+pub use python::subscriber_packages;
 pub use student::{Answer, Student};
 pub use terminal::Terminal;
