@@ -18,11 +18,15 @@ use crate::status::Status;
 pub(super) const SUBRESOURCES: &str = "subresources.kubevirt.io";
 pub(super) const SUBRESOURCE_VERSIONS: [&str; 2] = ["v1", "v1alpha3"];
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-const KUBEVIRT_SUBRESOURCES: [&str; 17] = [
+/// All that the real group lists; the handler answers for those it has.
+const KUBEVIRT_SUBRESOURCES: [&str; 31] = [
+    "expand-vm-spec",
     "virtualmachineinstances/vnc",
     "virtualmachineinstances/vnc/screenshot",
     "virtualmachineinstances/console",
     "virtualmachineinstances/portforward",
+    "virtualmachineinstances/backup",
+    "virtualmachineinstances/redefine-checkpoint",
     "virtualmachineinstances/pause",
     "virtualmachineinstances/unpause",
     "virtualmachineinstances/freeze",
@@ -32,10 +36,21 @@ const KUBEVIRT_SUBRESOURCES: [&str; 17] = [
     "virtualmachines/start",
     "virtualmachines/stop",
     "virtualmachines/restart",
+    "virtualmachines/migrate",
+    "virtualmachines/expand-spec",
+    "virtualmachines/objectgraph",
+    "virtualmachines/evacuate/cancel",
     "virtualmachineinstances/guestosinfo",
     "virtualmachineinstances/userlist",
     "virtualmachineinstances/filesystemlist",
-    "virtualmachines/portforward",
+    "virtualmachineinstances/addvolume",
+    "virtualmachineinstances/removevolume",
+    "virtualmachineinstances/objectgraph",
+    "virtualmachineinstances/sev/fetchcertchain",
+    "virtualmachineinstances/sev/querylaunchmeasurement",
+    "virtualmachineinstances/sev/setupsession",
+    "virtualmachineinstances/sev/injectlaunchsecret",
+    "virtualmachineinstances/evacuate/cancel",
 ];
 
 /// Whether KubeVirt has such a subresource.
@@ -213,7 +228,7 @@ fn wants_aggregated(headers: &HeaderMap) -> bool {
 
 fn core_groups() -> Vec<Value> {
     vec![json!({
-        "metadata": {"creationTimestamp": null},
+        "metadata": {},
         "versions": [{"version": "v1", "resources": aggregated_resources("", "v1"), "freshness": "Current"}],
     })]
 }
@@ -231,7 +246,34 @@ fn named_groups(cluster: &Cluster) -> Vec<Value> {
     groups(cluster).into_iter().map(entry).collect()
 }
 
+/// KubeVirt's subresources under the resource that they belong to, in the order in which they come up.
+fn kubevirt_resources() -> Vec<Value> {
+    let nothing = json!({"group": "", "version": "", "kind": ""});
+    let mut out: Vec<Value> = Vec::new();
+    for name in KUBEVIRT_SUBRESOURCES {
+        let (resource, subresource) = name.split_once('/').map_or((name, None), |(r, s)| (r, Some(s)));
+        if !out.iter().any(|entry| entry["resource"] == resource) {
+            out.push(json!({
+                "resource": resource, "responseKind": nothing, "scope": "Namespaced", "singularResource": "",
+                "verbs": null,
+            }));
+        }
+        let entry = out.iter_mut().find(|entry| entry["resource"] == resource);
+        if let (Some(entry), Some(subresource)) = (entry, subresource) {
+            let sub = json!({"subresource": subresource, "responseKind": nothing, "verbs": null});
+            match entry["subresources"].as_array_mut() {
+                Some(list) => list.push(sub),
+                None => entry["subresources"] = json!([sub]),
+            }
+        }
+    }
+    out
+}
+
 fn aggregated_resources(group: &str, version: &str) -> Vec<Value> {
+    if group == SUBRESOURCES {
+        return kubevirt_resources();
+    }
     let mut out = Vec::new();
     for resource in TABLE.iter().filter(|r| r.group == group && r.serves(version)) {
         // Built-in kinds leave group and version of their kind empty, custom ones name them.

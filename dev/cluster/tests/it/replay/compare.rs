@@ -1,0 +1,176 @@
+//! What makes two answers alike: everything but what differs from run to run.
+
+use std::sync::LazyLock;
+
+use http::HeaderMap;
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+static UUID: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").unwrap());
+static TIME: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$").unwrap());
+static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(\d+[smhd])+$").unwrap());
+static VERSION: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(resource version: |current: |in record \(|\()\d+\b").unwrap());
+static GENERATED: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new("^(gen-|zz-after-|virt-launcher-.*-)[a-z0-9]{5}$").unwrap());
+static PORT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b(192\.0\.2\.\d+|127\.0\.0\.1):\d+").unwrap());
+
+/// Fields that say when or which, not what.
+const DROPPED: [&str; 6] =
+    ["resourceVersion", "managedFields", "storageVersionHash", "uid", "resourceVersions", "audit-id"];
+/// What this cluster was not built to have in its namespaces.
+const STRANGERS: [&str; 1] = ["openshift-service-ca.crt"];
+
+/// An answer without what differs from run to run.
+pub(crate) fn settled(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(settled_map(map)),
+        Value::Array(list) => list.iter().filter(|v| !is_stranger(v)).map(settled).collect(),
+        Value::String(text) => settled_text(text).into(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+fn settled_map(map: &Map<String, Value>) -> Map<String, Value> {
+    let mut out = Map::new();
+    for (key, value) in map {
+        let empty = value.as_str() == Some("") && key == "continue";
+        if DROPPED.contains(&key.as_str()) || empty {
+            continue;
+        }
+        let value = match key.as_str() {
+            "continue" => json!("<token>"),
+            "ca.crt" | "f:ca.crt" => json!("<pem>"),
+            "remainingItemCount" | "code" => value.clone(),
+            _ => settled(value),
+        };
+        out.insert(key.clone(), value);
+    }
+    out
+}
+
+fn is_stranger(value: &Value) -> bool {
+    let name = |v: &Value| v["metadata"]["name"].as_str().is_some_and(|n| STRANGERS.contains(&n));
+    name(value) || name(&value["object"])
+}
+
+fn settled_text(text: &str) -> String {
+    if TIME.is_match(text) {
+        return "<time>".to_owned();
+    }
+    if AGE.is_match(text) {
+        return "<age>".to_owned();
+    }
+    let text = UUID.replace_all(text, "<uuid>");
+    let text = VERSION.replace_all(&text, "$1<n>");
+    let text = PORT.replace_all(&text, "<address>");
+    GENERATED.replace(&text, "$1<suffix>").into_owned()
+}
+
+/// The lines in which two settled answers differ.
+pub(crate) fn difference(recorded: &Value, live: &Value) -> Option<String> {
+    let mut lines = Vec::new();
+    walk("", recorded, live, &mut lines);
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn walk(path: &str, recorded: &Value, live: &Value, lines: &mut Vec<String>) {
+    match (recorded, live) {
+        (Value::Object(a), Value::Object(b)) => {
+            for (key, value) in a {
+                match b.get(key) {
+                    Some(other) => walk(&format!("{path}.{key}"), value, other, lines),
+                    None => lines.push(format!("  {path}.{key}: missing, recorded {}", short(value))),
+                }
+            }
+            for (key, value) in b.iter().filter(|(key, _)| !a.contains_key(*key)) {
+                lines.push(format!("  {path}.{key}: not recorded, live {}", short(value)));
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (i, (x, y)) in a.iter().zip(b).enumerate() {
+                walk(&format!("{path}[{i}]"), x, y, lines);
+            }
+        }
+        (a, b) if a == b => {}
+        (a, b) => lines.push(format!("  {path}: recorded {}\n{:>w$}live {}", short(a), "", short(b), w = path.len() + 4)),
+    }
+}
+
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    if text.len() > 700 { format!("{}…", text.chars().take(700).collect::<String>()) } else { text }
+}
+
+/// The headers that a client acts on.
+pub(crate) fn headers(live: &HeaderMap) -> Value {
+    let all = |name: &str| {
+        let values: Vec<&str> = live.get_all(name).iter().filter_map(|v| v.to_str().ok()).collect();
+        if values.is_empty() { Value::Null } else { values.join(" || ").into() }
+    };
+    json!({
+        "content-type": all("content-type"), "warning": all("warning"), "retry-after": all("retry-after"),
+        "vary": all("vary"), "cache-control": all("cache-control"),
+    })
+}
+
+/// The same of a recording.
+pub(crate) fn recorded_headers(recorded: &Value) -> Value {
+    let mut out = json!({});
+    for name in ["content-type", "warning", "retry-after", "vary", "cache-control"] {
+        out[name] = recorded.get(name).cloned().unwrap_or_default();
+    }
+    out
+}
+
+/// Of discovery only what this cluster serves is compared: each live entry must read as recorded.
+pub(crate) fn discovery_difference(recorded: &Value, live: &Value) -> Option<String> {
+    let mut lines = Vec::new();
+    entries("", recorded, live, &mut lines);
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn entry_name(entry: &Value) -> Option<&str> {
+    entry["name"]
+        .as_str()
+        .or(entry["metadata"]["name"].as_str())
+        .or(entry["resource"].as_str())
+        .or(entry["subresource"].as_str())
+        .or(entry["groupVersion"].as_str())
+        .or(entry["version"].as_str())
+}
+
+fn entries(path: &str, recorded: &Value, live: &Value, lines: &mut Vec<String>) {
+    match (recorded, live) {
+        (Value::Object(a), Value::Object(b)) => {
+            for (key, value) in b {
+                match a.get(key) {
+                    Some(other) => entries(&format!("{path}.{key}"), other, value, lines),
+                    None => lines.push(format!("  {path}.{key}: not recorded, live {}", short(value))),
+                }
+            }
+            for key in a.keys().filter(|key| !b.contains_key(*key)) {
+                lines.push(format!("  {path}.{key}: missing"));
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if b.iter().any(|e| entry_name(e).is_some()) => {
+            for entry in b {
+                let name = entry_name(entry);
+                match a.iter().find(|other| entry_name(other) == name) {
+                    Some(other) => entries(&format!("{path}[{}]", name.unwrap_or_default()), other, entry, lines),
+                    // A group that the recorded cluster did not have.
+                    None if name == Some("k8s.cni.cncf.io") => {}
+                    None => lines.push(format!("  {path}[{}]: not recorded", name.unwrap_or_default())),
+                }
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (i, (x, y)) in a.iter().zip(b).enumerate() {
+                entries(&format!("{path}[{i}]"), x, y, lines);
+            }
+        }
+        (a, b) => walk(path, a, b, lines),
+    }
+}

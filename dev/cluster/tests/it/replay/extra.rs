@@ -1,0 +1,60 @@
+//! What was sent between the recordings and is neither recorded nor in `SETUP.json`, as far as later answers show it.
+
+use serde_json::{Value, json};
+
+/// A request to be sent before a recording.
+pub(crate) struct Step {
+    pub(crate) before: u32,
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Value,
+}
+
+fn step(before: u32, method: &'static str, path: &'static str, body: Value) -> Step {
+    let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    Step { before, method, path, content_type, body }
+}
+
+fn config_map(name: &str, keys: usize) -> Value {
+    let data: serde_json::Map<String, Value> = (0..keys).map(|i| (format!("k{i}"), json!("v"))).collect();
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+}
+
+/// All of them, in order.
+pub(crate) fn steps() -> Vec<Step> {
+    let system = "/api/v1/namespaces/kube-system/configmaps";
+    let t2 = "/api/v1/namespaces/t2/secrets";
+    let t3 = "/api/v1/namespaces/t3/secrets";
+    let after = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"generateName": "zz-after-"}});
+    let binding = |role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": "limited", "namespace": "t8"}],
+        })
+    };
+    vec![
+        step(122, "POST", system, config_map("extension-apiserver-authentication", 6)),
+        step(122, "POST", system, config_map("kube-apiserver-legacy-service-account-token-tracking", 1)),
+        step(122, "POST", system, config_map("openshift-service-ca.crt", 1)),
+        step(201, "POST", "/api/v1/namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "t2"}})),
+        step(214, "POST", t2, json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"generateName": "gen-"}, "type": "Opaque",
+            "data": {"userdata": "I2Nsb3VkLWNvbmZpZwo="},
+        })),
+        step(224, "PATCH", "/api/v1/namespaces/t2/secrets/s1", json!({"data": {"extra": null}})),
+        step(231, "PATCH", "/api/v1/namespaces/t2/secrets/s1", json!({"metadata": {"labels": {"j": "1", "k2": null}}})),
+        step(330, "PATCH", "/api/v1/namespaces/t2/secrets/s1", json!({"metadata": {"labels": {"j": "1", "k": "v", "put": null}}})),
+        step(451, "POST", t3, after.clone()),
+        step(451, "POST", t3, after.clone()),
+        step(451, "POST", t3, after.clone()),
+        step(455, "POST", t3, after),
+        step(501, "DELETE", "/api/v1/namespaces/t5/configmaps/d0", Value::Null),
+        step(712, "POST", "/api/v1/namespaces/t7/resourcequotas", json!({
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "vms-zero"},
+            "spec": {"hard": {"count/virtualmachines.kubevirt.io": "0"}},
+        })),
+        step(804, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/t8/rolebindings", binding("r")),
+    ]
+}

@@ -1,0 +1,96 @@
+//! Replays the recordings of the real cluster, in their order, against a fresh one, and compares the answers.
+//!
+//! Every recording is either replayed or stands in `out_of_scope.txt` with its reason. What was sent but not recorded
+//! is in the recordings' own `SETUP.json`, and in [`extra`] where it is not even there. The recordings are not part of
+//! this repository: without them the test says so and passes.
+
+mod compare;
+mod extra;
+mod session;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use self::session::{Outcome, Session};
+
+/// One recording.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) content: Value,
+}
+
+#[expect(clippy::disallowed_methods, reason = "where the recordings lie is the runner's choice")]
+fn directory() -> Option<PathBuf> {
+    let chosen = std::env::var("LAB_CONFORMANCE").ok().map(PathBuf::from);
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance");
+    chosen.or(Some(beside)).filter(|dir| dir.join("SETUP.json").is_file())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a developer's choice of a few recordings")]
+fn wanted() -> Option<(u32, u32)> {
+    let text = std::env::var("LAB_REPLAY").ok()?;
+    let (from, to) = text.split_once('-').unwrap_or((&text, &text));
+    Some((from.parse().ok()?, to.parse().ok()?))
+}
+
+fn recordings(dir: &Path) -> Vec<Recording> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let Some(number) = name.split('-').next().and_then(|n| n.parse().ok()) else { continue };
+        if path.extension().is_some_and(|e| e == "json") {
+            let content = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            all.push(Recording { number, name, content });
+        }
+    }
+    all.sort_by(|a, b| (a.number, &a.name).cmp(&(b.number, &b.name)));
+    all
+}
+
+/// Number -> reason.
+fn out_of_scope() -> BTreeMap<u32, &'static str> {
+    let lines = include_str!("out_of_scope.txt").lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
+    let parse = |line: &'static str| {
+        let (number, reason) = line.split_once(' ').unwrap_or((line, ""));
+        assert!(!reason.trim().is_empty(), "{line}: a reason is missing");
+        (number.parse().unwrap(), reason)
+    };
+    lines.map(parse).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recordings_of_the_real_cluster_are_answered_alike() {
+    let Some(dir) = directory() else {
+        println!("skipped: no recordings beside this repository (LAB_CONFORMANCE names another place)");
+        return;
+    };
+    let setup: Vec<Value> = serde_json::from_slice(&std::fs::read(dir.join("SETUP.json")).unwrap()).unwrap();
+    let excluded = out_of_scope();
+    let wanted = wanted();
+    let mut session = Session::start(setup).await;
+    let (mut same, mut other, mut left_out) = (0, Vec::new(), 0);
+    for recording in recordings(&dir) {
+        let chosen = wanted.is_none_or(|(from, to)| (from..=to).contains(&recording.number));
+        if excluded.contains_key(&recording.number) {
+            left_out += 1;
+            if chosen {
+                session.prepare(recording.number).await;
+            }
+            continue;
+        }
+        if !chosen {
+            continue;
+        }
+        match session.replay(&recording).await {
+            Outcome::Same => same += 1,
+            Outcome::Different(how) => other.push(format!("{}\n{how}", recording.name)),
+        }
+    }
+    println!("{same} recordings are answered alike, {} differ, {left_out} are out of scope", other.len());
+    assert!(other.is_empty(), "{} recordings are answered differently:\n\n{}", other.len(), other.join("\n\n"));
+}

@@ -1,0 +1,5 @@
+//! Temporary.
+#[path = "it/harness.rs"]
+mod harness;
+#[path = "it/kubevirt/mod.rs"]
+mod kubevirt;
