@@ -80,7 +80,8 @@ mod tests {
         std::fs::create_dir(&directory).unwrap();
         std::fs::write(directory.join("disk.raw"), b"x").unwrap();
         let reference = format!("ttlab.local/debian-12@sha256:{digest}");
-        std::fs::write(directory.join("image.json"), serde_json::json!({"ref": reference}).to_string()).unwrap();
+        std::fs::write(directory.join("image.json"), serde_json::json!({"ref": reference}).to_string())
+            .unwrap();
         let images = Images::new(Some(store.path().to_path_buf()));
         assert_eq!(images.find(&format!("docker://{reference}")).unwrap().boot, Boot::Firmware);
         assert!(images.find("ttlab.local/debian-12").is_some());
@@ -89,7 +90,9 @@ mod tests {
         for (name, text) in [("vmlinux", "k"), ("initrd.img", "i"), ("cmdline", "root=/dev/vda\n")] {
             std::fs::write(directory.join(name), text).unwrap();
         }
-        let Boot::Direct { cmdline, .. } = images.find(&reference).unwrap().boot else { panic!("it boots directly") };
+        let Boot::Direct { cmdline, .. } = images.find(&reference).unwrap().boot else {
+            panic!("it boots directly")
+        };
         assert_eq!(cmdline, "root=/dev/vda");
     }
 }

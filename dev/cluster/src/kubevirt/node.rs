@@ -146,7 +146,8 @@ impl World {
             Ok(())
         })?;
         self.client.update_status(&pod.key, |pod| {
-            let placed = Condition { kind: "PodScheduled", status: true, reason: "", message: "", probed: false };
+            let placed =
+                Condition { kind: "PodScheduled", status: true, reason: "", message: "", probed: false };
             conditions::set(&mut pod["status"], placed);
             Ok(())
         })?;
@@ -193,12 +194,16 @@ impl World {
             return Ok(());
         }
         if let Some((volume, secret)) = self.missing_secret(vmi) {
-            let message = format!("MountVolume.SetUp failed for volume \"{volume}\" : secret \"{secret}\" not found");
+            let message =
+                format!("MountVolume.SetUp failed for volume \"{volume}\" : secret \"{secret}\" not found");
             self.say(&pod.value, "Warning", "FailedMount", &message, "kubelet");
             return self.containers_wait(pod, "ContainerCreating", "");
         }
         let plan = self.plan(vmi);
-        let unknown = || self.unknown_image(vmi).map(|image| format!("failed to pull and unpack image \"{image}\": not found"));
+        let unknown = || {
+            self.unknown_image(vmi)
+                .map(|image| format!("failed to pull and unpack image \"{image}\": not found"))
+        };
         if let Some(why) = plan.image_pull_error.or_else(unknown) {
             return self.pull_fails(vmi, pod, &why);
         }
@@ -265,7 +270,8 @@ impl World {
         let waits = waiting(&pod.value).unwrap_or_default();
         if waits == "ErrImagePull" {
             self.memory().busy.insert(vmi.uid().to_owned(), Busy::Pulling);
-            let (world, key, uid, pod) = (Arc::clone(self), vmi.key.clone(), vmi.uid().to_owned(), pod.clone());
+            let (world, key, uid, pod) =
+                (Arc::clone(self), vmi.key.clone(), vmi.uid().to_owned(), pod.clone());
             let why = format!("Back-off pulling image: {why}");
             self.tracker.spawn(async move {
                 tokio::select! {
@@ -465,7 +471,9 @@ impl World {
     fn spec(&self, vmi: &ObjectRef) -> Result<Spec, String> {
         let value = &vmi.value;
         let guest = object::at(value, "spec.domain.memory.guest").and_then(bytes).unwrap_or(512 << 20);
-        let number = |key: &str| object::at(value, &format!("spec.domain.cpu.{key}")).and_then(Value::as_u64).unwrap_or(1);
+        let number = |key: &str| {
+            object::at(value, &format!("spec.domain.cpu.{key}")).and_then(Value::as_u64).unwrap_or(1)
+        };
         let cpus = u32::try_from(number("cores") * number("sockets") * number("threads")).unwrap_or(1);
         let empty_disks = volumes(value)
             .filter_map(|volume| {
@@ -494,10 +502,16 @@ impl World {
         let disks = object::at(&vmi.value, "spec.domain.devices.disks").and_then(Value::as_array);
         let mut names = disks.into_iter().flatten().map(|disk| object::text_at(disk, "name"));
         let by_name = |name: &str| volumes(&vmi.value).find(|volume| object::text_at(volume, "name") == name);
-        let boots = |volume: &&Value| volume.get("containerDisk").is_some() || pod::claim_of(volume).is_some();
-        let Some(volume) = names.find_map(|name| by_name(name).filter(boots)) else { return Ok(RootDisk::None) };
+        let boots =
+            |volume: &&Value| volume.get("containerDisk").is_some() || pod::claim_of(volume).is_some();
+        let Some(volume) = names.find_map(|name| by_name(name).filter(boots)) else {
+            return Ok(RootDisk::None);
+        };
         if let Some(reference) = volume.pointer("/containerDisk/image").and_then(Value::as_str) {
-            let image = self.images.find(reference).ok_or_else(|| format!("image {reference} is not in the store"))?;
+            let image = self
+                .images
+                .find(reference)
+                .ok_or_else(|| format!("image {reference} is not in the store"))?;
             return Ok(RootDisk::Overlay { base: image.disk, format: image.format, boot: image.boot });
         }
         let (claim, _) = pod::claim_of(volume).ok_or("the root volume has no disk")?;
@@ -535,7 +549,8 @@ impl World {
                 let text = source.get(plain).and_then(Value::as_str).map(str::to_owned);
                 text.or_else(|| decode(source.get(encoded)?.as_str()?))
             };
-            let user = from("secretRef", ["userdata", "userData"]).or_else(|| inline("userData", "userDataBase64"));
+            let user =
+                from("secretRef", ["userdata", "userData"]).or_else(|| inline("userData", "userDataBase64"));
             let network = from("networkDataSecretRef", ["networkdata", "networkData"])
                 .or_else(|| inline("networkData", "networkDataBase64"));
             seed.user_data = user.unwrap_or_default();

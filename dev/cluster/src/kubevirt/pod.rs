@@ -193,8 +193,10 @@ fn restricted() -> Value {
 
 fn init_containers(spec: &Value, uid: &str) -> Vec<Value> {
     let mut all = Vec::new();
-    let serial_log = object::at(spec, "domain.devices.logSerialConsole").and_then(Value::as_bool) != Some(false);
-    let serial = object::at(spec, "domain.devices.autoattachSerialConsole").and_then(Value::as_bool) != Some(false);
+    let serial_log =
+        object::at(spec, "domain.devices.logSerialConsole").and_then(Value::as_bool) != Some(false);
+    let serial =
+        object::at(spec, "domain.devices.autoattachSerialConsole").and_then(Value::as_bool) != Some(false);
     if serial_log && serial {
         all.push(json!({
             "name": "guest-console-log", "image": LAUNCHER_IMAGE, "command": ["/usr/bin/virt-tail"],
@@ -239,12 +241,34 @@ fn compute_requests(vmi: &Value) -> Value {
 fn compute(vmi: &Value, spec: &Value, grace: Option<i64>, requests: &Value) -> Value {
     let launcher_grace = grace.map_or(45, |s| s + 15).to_string();
     let mut command = vec![
-        "/usr/bin/virt-launcher-monitor", "--qemu-timeout", "347s", "--name", object::name(vmi), "--uid",
-        object::uid(vmi), "--namespace", object::namespace(vmi), "--kubevirt-share-dir", "/var/run/kubevirt",
-        "--ephemeral-disk-dir", "/var/run/kubevirt-ephemeral-disks", "--container-disk-dir",
-        "/var/run/kubevirt/container-disks", "--grace-period-seconds", &launcher_grace, "--hook-sidecars", "0",
-        "--ovmf-path", "/usr/share/edk2/ovmf", "--disk-memory-limit", "2097152000", "--hypervisor", "kvm",
-        "--run-as-nonroot", "--libvirt-hook-server-and-client", "--upgrade-ordinal-ifaces",
+        "/usr/bin/virt-launcher-monitor",
+        "--qemu-timeout",
+        "347s",
+        "--name",
+        object::name(vmi),
+        "--uid",
+        object::uid(vmi),
+        "--namespace",
+        object::namespace(vmi),
+        "--kubevirt-share-dir",
+        "/var/run/kubevirt",
+        "--ephemeral-disk-dir",
+        "/var/run/kubevirt-ephemeral-disks",
+        "--container-disk-dir",
+        "/var/run/kubevirt/container-disks",
+        "--grace-period-seconds",
+        &launcher_grace,
+        "--hook-sidecars",
+        "0",
+        "--ovmf-path",
+        "/usr/share/edk2/ovmf",
+        "--disk-memory-limit",
+        "2097152000",
+        "--hypervisor",
+        "kvm",
+        "--run-as-nonroot",
+        "--libvirt-hook-server-and-client",
+        "--upgrade-ordinal-ifaces",
     ];
     if spec_volumes(spec).any(|volume| volume.get("containerDisk").is_some()) {
         command.insert(command.len() - 2, "--image-volume");
@@ -306,7 +330,9 @@ fn mounts(spec: &Value) -> Vec<Value> {
             }));
         }
         if claim_of(volume).is_some() {
-            all.push(json!({"name": name, "mountPath": format!("/var/run/kubevirt-private/vmi-disks/{name}")}));
+            all.push(
+                json!({"name": name, "mountPath": format!("/var/run/kubevirt-private/vmi-disks/{name}")}),
+            );
         }
     }
     all.push(json!({

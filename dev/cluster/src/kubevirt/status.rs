@@ -67,7 +67,9 @@ pub(super) fn next(vm: &Value, around: Around<'_>, now: OffsetDateTime) -> Value
         let generation = object::at(vm, "metadata.generation").cloned().unwrap_or_else(|| json!(1));
         status["desiredGeneration"] = generation;
     }
-    if let Some(observed) = around.vmi.and_then(|vmi| object::annotation(vmi, GENERATION)?.parse::<i64>().ok()) {
+    if let Some(observed) =
+        around.vmi.and_then(|vmi| object::annotation(vmi, GENERATION)?.parse::<i64>().ok())
+    {
         status["observedGeneration"] = observed.into();
     }
     start_failure(&mut status, around, now);
@@ -104,7 +106,10 @@ fn conditions_from(vm: &Value, status: &mut Value, around: Around<'_>) {
         }
     }
     if conditions::find(&own, "Ready").is_none() {
-        conditions::set(status, Condition::not_ready("VMIConditionMissing", "VMI is missing the Ready condition"));
+        conditions::set(
+            status,
+            Condition::not_ready("VMIConditionMissing", "VMI is missing the Ready condition"),
+        );
     }
     for condition in own.get("conditions").and_then(Value::as_array).into_iter().flatten() {
         conditions::put(status, condition.clone());
@@ -150,7 +155,8 @@ fn start_failure(status: &mut Value, around: Around<'_>, now: OffsetDateTime) {
     if phase(vmi) != "Failed" || known == object::uid(vmi) {
         return;
     }
-    let count = object::at(status, "startFailure.consecutiveFailCount").and_then(Value::as_i64).unwrap_or(0) + 1;
+    let count =
+        object::at(status, "startFailure.consecutiveFailCount").and_then(Value::as_i64).unwrap_or(0) + 1;
     let base = 10 * count * count;
     let delay = (base + rand::random_range(0..=base / 2)).min(300);
     status["startFailure"] = json!({
@@ -207,7 +213,9 @@ fn snapshots(vm: &Value, around: Around<'_>) -> Value {
         let reason = if !on_claim {
             format!("Snapshot is not supported for this volumeSource type [{name}]")
         } else if around.claims.iter().any(|known| known == name) {
-            format!("No VolumeSnapshotClass: Volume snapshots are not configured for this StorageClass [] [{name}]")
+            format!(
+                "No VolumeSnapshotClass: Volume snapshots are not configured for this StorageClass [] [{name}]"
+            )
         } else {
             "PVC not found".to_owned()
         };

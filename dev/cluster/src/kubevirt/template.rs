@@ -9,11 +9,8 @@ use crate::object;
 pub(super) fn instance(vm: &Value) -> Value {
     let template = object::at(vm, "spec.template").cloned().unwrap_or_default();
     let generation = object::at(vm, "metadata.generation").and_then(Value::as_i64).unwrap_or(1);
-    let mut annotations = template
-        .pointer("/metadata/annotations")
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
+    let mut annotations =
+        template.pointer("/metadata/annotations").and_then(Value::as_object).cloned().unwrap_or_default();
     annotations.insert(GENERATION.into(), generation.to_string().into());
     let mut vmi = json!({
         "metadata": {
@@ -57,7 +54,8 @@ pub(super) fn default_spec(spec: &mut Value) {
     for volume in spec.get_mut("volumes").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(disk) = volume.get_mut("containerDisk").and_then(Value::as_object_mut) else { continue };
         let image = disk.get("image").and_then(Value::as_str).unwrap_or_default();
-        let floats = !image.contains('@') && (image.ends_with(":latest") || !image.rsplit('/').next().unwrap_or_default().contains(':'));
+        let floats = !image.contains('@')
+            && (image.ends_with(":latest") || !image.rsplit('/').next().unwrap_or_default().contains(':'));
         let policy = if floats { "Always" } else { "IfNotPresent" };
         disk.entry("imagePullPolicy").or_insert_with(|| json!(policy));
     }
@@ -106,7 +104,8 @@ fn child<'a>(map: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, 
 
 /// The status of a fresh instance.
 pub(super) fn first_status(spec: &Value, known: &Value) -> Value {
-    let number = |key: &str| object::at(spec, &format!("domain.cpu.{key}")).cloned().unwrap_or_else(|| json!(1));
+    let number =
+        |key: &str| object::at(spec, &format!("domain.cpu.{key}")).cloned().unwrap_or_else(|| json!(1));
     let mut status = json!({
         "currentCPUTopology": {"cores": number("cores"), "sockets": number("sockets"), "threads": number("threads")},
         "guestOSInfo": {},
@@ -144,7 +143,11 @@ pub(super) fn bytes(quantity: &Value) -> Option<u64> {
         _ => return None,
     };
     let value = number.parse::<f64>().ok()? * scale;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a plausible size")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked to be a plausible size"
+    )]
     (value.is_finite() && (0.0..1e18).contains(&value)).then_some(value as u64)
 }
 

@@ -114,7 +114,12 @@ impl World {
         Ok(())
     }
 
-    fn end_vm(self: &Arc<Self>, vm: &ObjectRef, vmi: Option<&ObjectRef>, disks: &Disks) -> Result<(), Status> {
+    fn end_vm(
+        self: &Arc<Self>,
+        vm: &ObjectRef,
+        vmi: Option<&ObjectRef>,
+        disks: &Disks,
+    ) -> Result<(), Status> {
         if let Some(vmi) = vmi {
             if object::deletion_timestamp(&vmi.value).is_none() {
                 return self.stop(vm, vmi);
@@ -137,7 +142,8 @@ impl World {
         }
         self.client.create(&VIRTUAL_MACHINE_INSTANCES, &vm.key.namespace, template::instance(&vm.value))?;
         let name = &vm.key.name;
-        let message = format!("Started the virtual machine by creating the new virtual machine instance {name}");
+        let message =
+            format!("Started the virtual machine by creating the new virtual machine instance {name}");
         self.client.event(&vm.value, "Normal", "SuccessfulCreate", &message, COMPONENT);
         // Seen on the real thing: the status of this very look does not know the new instance yet.
         self.show(vm, None, disks)

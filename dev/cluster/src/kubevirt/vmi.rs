@@ -92,8 +92,9 @@ impl World {
             return self.refuse(vmi, "FailedPvcNotFound", &message, &message, kind);
         }
         if let Some(binding) = unknown_binding(&vmi.value) {
-            let message =
-                format!("failed to render launch manifest: couldn't find configuration for network binding: {binding}");
+            let message = format!(
+                "failed to render launch manifest: couldn't find configuration for network binding: {binding}"
+            );
             return self.refuse(vmi, "FailedCreate", &message, &message, "Warning");
         }
         match self.client.create(&PODS, &vmi.key.namespace, pod::launcher(&vmi.value)) {
@@ -125,7 +126,14 @@ impl World {
         }
     }
 
-    fn refuse(&self, vmi: &ObjectRef, reason: &str, message: &str, event: &str, kind: &str) -> Result<(), Status> {
+    fn refuse(
+        &self,
+        vmi: &ObjectRef,
+        reason: &str,
+        message: &str,
+        event: &str,
+        kind: &str,
+    ) -> Result<(), Status> {
         self.say(&vmi.value, kind, reason, event, COMPONENT);
         self.client.update(&vmi.key, |vmi| {
             let status = &mut vmi["status"];
@@ -312,7 +320,8 @@ impl World {
             }
             Ok(())
         })?;
-        if self.driver.get(vmi.uid()).is_some() && self.memory().busy.get(vmi.uid()) != Some(&Busy::Removing) {
+        if self.driver.get(vmi.uid()).is_some() && self.memory().busy.get(vmi.uid()) != Some(&Busy::Removing)
+        {
             super::node::remove(self, &vmi.key, vmi.uid());
         }
         Ok(())
@@ -332,7 +341,8 @@ fn unknown_binding(vmi: &Value) -> Option<&str> {
 }
 
 fn has_unpaused(pod: &Value) -> bool {
-    pod.get("status").is_some_and(|status| conditions::is_true(status, "kubevirt.io/virtual-machine-unpaused"))
+    pod.get("status")
+        .is_some_and(|status| conditions::is_true(status, "kubevirt.io/virtual-machine-unpaused"))
 }
 
 /// Why the containers of a pod wait, where it is for an image.

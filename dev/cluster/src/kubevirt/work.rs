@@ -20,7 +20,8 @@ use crate::admission::ControllerContext;
 use crate::api::Client;
 use crate::object;
 use crate::resource::{
-    DATA_VOLUMES, PERSISTENT_VOLUME_CLAIMS, PODS, Resource, SECRETS, VIRTUAL_MACHINE_INSTANCES, VIRTUAL_MACHINES,
+    DATA_VOLUMES, PERSISTENT_VOLUME_CLAIMS, PODS, Resource, SECRETS, VIRTUAL_MACHINE_INSTANCES,
+    VIRTUAL_MACHINES,
 };
 use crate::store::{Change, Key, ObjectRef};
 
@@ -233,7 +234,10 @@ impl World {
         } else if *key.resource == PODS {
             let pod = &change.object().value;
             if object::label(pod, CREATED_BY).is_some() {
-                queue.push(here(&VIRTUAL_MACHINE_INSTANCES, object::annotation(pod, "kubevirt.io/domain").unwrap_or_default()));
+                queue.push(here(
+                    &VIRTUAL_MACHINE_INSTANCES,
+                    object::annotation(pod, "kubevirt.io/domain").unwrap_or_default(),
+                ));
             }
         } else if *key.resource == SECRETS && change.before.is_none() {
             self.waiting_in(&key.namespace, "Scheduling", queue);

@@ -26,9 +26,12 @@ async fn data_volume_becomes_a_bound_claim_with_its_annotations() {
     lab.create(&path("datavolumes", ""), data_volume("golden-0")).await;
     let claim = until(&lab, "persistentvolumeclaims", "golden-0", "there", |_| true).await;
     assert_eq!(claim["metadata"]["annotations"]["ttlab.io/image-digest"], "sha256:00");
-    let volume = until(&lab, "datavolumes", "golden-0", "done", |dv| dv["status"]["phase"] == "Succeeded").await;
+    let volume =
+        until(&lab, "datavolumes", "golden-0", "done", |dv| dv["status"]["phase"] == "Succeeded").await;
     assert_eq!(volume["status"]["progress"], "100.0%");
-    let claim = until(&lab, "persistentvolumeclaims", "golden-0", "bound", |pvc| pvc["status"]["phase"] == "Bound").await;
+    let claim =
+        until(&lab, "persistentvolumeclaims", "golden-0", "bound", |pvc| pvc["status"]["phase"] == "Bound")
+            .await;
     assert_eq!(claim["status"]["accessModes"], json!(["ReadWriteMany"]));
     assert_eq!(claim["metadata"]["annotations"]["cdi.kubevirt.io/storage.pod.phase"], "Succeeded");
     make(&lab, "e1", ephemeral("golden-0")).await;
@@ -48,7 +51,10 @@ async fn vm_on_a_missing_claim_goes_on_when_it_appears_but_not_an_ephemeral_one(
     let why = condition(&vm, "Synchronized").unwrap();
     assert_eq!(why["message"], format!("PVC {NAMESPACE}/late does not exist, waiting for it to appear"));
     let vm = printable(&lab, "p2", "ErrorPvcNotFound").await;
-    assert_eq!(condition(&vm, "Synchronized").unwrap()["message"], "failed to render launch manifest: didn't find PVC late");
+    assert_eq!(
+        condition(&vm, "Synchronized").unwrap()["message"],
+        "failed to render launch manifest: didn't find PVC late"
+    );
     assert!(pod(&lab, "p2").await.is_none());
     lab.create(&path("datavolumes", ""), data_volume("late")).await;
     phase(&lab, "p1", "Running").await;
@@ -63,8 +69,10 @@ async fn vm_with_a_data_volume_of_its_own_is_provisioned_first_and_takes_it_alon
     let lab = lab().await;
     make(&lab, "dv1", |vm| {
         let volume = data_volume("dv1-root");
-        vm["spec"]["dataVolumeTemplates"] = json!([{"metadata": {"name": "dv1-root"}, "spec": volume["spec"]}]);
-        vm["spec"]["template"]["spec"]["volumes"][0] = json!({"name": "root", "dataVolume": {"name": "dv1-root"}});
+        vm["spec"]["dataVolumeTemplates"] =
+            json!([{"metadata": {"name": "dv1-root"}, "spec": volume["spec"]}]);
+        vm["spec"]["template"]["spec"]["volumes"][0] =
+            json!({"name": "root", "dataVolume": {"name": "dv1-root"}});
     })
     .await;
     printable(&lab, "dv1", "Provisioning").await;

@@ -28,9 +28,13 @@ async fn vm_becomes_a_guest_that_answers_and_deleting_it_leaves_nothing() {
     let pod = pod(&lab, "a").await.unwrap();
     assert_eq!(pod["status"]["podIP"], address.as_str());
     assert_eq!(pod["status"]["phase"], "Running");
-    assert_eq!(pod["metadata"]["labels"]["ttlab.io/lab"], "a", "policies select pods by the template's labels");
+    assert_eq!(
+        pod["metadata"]["labels"]["ttlab.io/lab"], "a",
+        "policies select pods by the template's labels"
+    );
     assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], vmi["metadata"]["uid"]);
-    let phases: Vec<_> = vmi["status"]["phaseTransitionTimestamps"].as_array().unwrap().iter().map(|p| &p["phase"]).collect();
+    let phases: Vec<_> =
+        vmi["status"]["phaseTransitionTimestamps"].as_array().unwrap().iter().map(|p| &p["phase"]).collect();
     assert_eq!(phases, ["Pending", "Scheduling", "Scheduled", "Running"]);
     let vm = until(&lab, "virtualmachines", "a", "ready", |vm| vm["status"]["ready"] == true).await;
     assert_eq!(vm["status"]["printableStatus"], "Running");
@@ -91,12 +95,19 @@ async fn quota_on_pods_shows_in_a_condition_and_passes_when_it_is_lifted() {
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}});
     lab.create(&path("resourcequotas", ""), quota).await;
     make(&lab, "q1", |_| ()).await;
-    let vmi = until(&lab, "virtualmachineinstances", "q1", "refused", |vmi| is(vmi, "Synchronized", "False")).await;
+    let vmi =
+        until(&lab, "virtualmachineinstances", "q1", "refused", |vmi| is(vmi, "Synchronized", "False")).await;
     let refused = condition(&vmi, "Synchronized").unwrap();
     assert_eq!(refused["reason"], "FailedCreate");
     let message = refused["message"].as_str().unwrap();
-    assert!(message.starts_with("failed to create virtual machine pod: pods \"virt-launcher-q1-"), "{message}");
-    assert!(message.ends_with("is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0"));
+    assert!(
+        message.starts_with("failed to create virtual machine pod: pods \"virt-launcher-q1-"),
+        "{message}"
+    );
+    assert!(
+        message
+            .ends_with("is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0")
+    );
     let vm = printable(&lab, "q1", "Starting").await;
     assert!(is(&vm, "Synchronized", "False"));
     delete(&lab, "resourcequotas", "q").await;
@@ -106,7 +117,8 @@ async fn quota_on_pods_shows_in_a_condition_and_passes_when_it_is_lifted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn guest_that_cannot_be_placed_is_unschedulable() {
     let lab = lab().await;
-    make(&lab, "huge", |vm| vm["spec"]["template"]["spec"]["domain"]["memory"]["guest"] = json!("64Ti")).await;
+    make(&lab, "huge", |vm| vm["spec"]["template"]["spec"]["domain"]["memory"]["guest"] = json!("64Ti"))
+        .await;
     printable(&lab, "huge", "ErrorUnschedulable").await;
     delete(&lab, "virtualmachines", "huge").await;
     until_gone(&lab, "virtualmachines", "huge").await;
@@ -207,9 +219,8 @@ async fn start_stop_and_restart_are_answered_as_recorded() {
     make(&lab, "h1", |vm| vm["spec"]["runStrategy"] = json!("Halted")).await;
     printable(&lab, "h1", "Stopped").await;
     let put = async |verb: &str| {
-        let path = format!(
-            "/apis/subresources.kubevirt.io/v1/namespaces/{NAMESPACE}/virtualmachines/h1/{verb}"
-        );
+        let path =
+            format!("/apis/subresources.kubevirt.io/v1/namespaces/{NAMESPACE}/virtualmachines/h1/{verb}");
         let request = lab
             .request(Method::PUT, &path)
             .header("Authorization", format!("Bearer {}", lab.admin))
@@ -226,13 +237,17 @@ async fn start_stop_and_restart_are_answered_as_recorded() {
     let first = phase(&lab, "h1", "Running").await;
     let (code, message) = put("start").await;
     assert_eq!(code, StatusCode::CONFLICT);
-    assert_eq!(message, "Operation cannot be fulfilled on virtualmachine.kubevirt.io \"h1\": VM is already running");
+    assert_eq!(
+        message,
+        "Operation cannot be fulfilled on virtualmachine.kubevirt.io \"h1\": VM is already running"
+    );
     assert_eq!(put("restart").await.0, StatusCode::ACCEPTED);
     until(&lab, "virtualmachineinstances", "h1", "another", |vmi| {
         vmi["metadata"]["uid"] != first["metadata"]["uid"] && vmi["status"]["phase"] == "Running"
     })
     .await;
-    until(&lab, "virtualmachines", "h1", "served", |vm| vm["status"].get("stateChangeRequests").is_none()).await;
+    until(&lab, "virtualmachines", "h1", "served", |vm| vm["status"].get("stateChangeRequests").is_none())
+        .await;
     assert_eq!(put("stop").await.0, StatusCode::ACCEPTED);
     until_gone(&lab, "virtualmachineinstances", "h1").await;
     let vm = printable(&lab, "h1", "Stopped").await;

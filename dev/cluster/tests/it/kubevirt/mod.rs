@@ -31,7 +31,8 @@ fn user_data(machine: &str) -> String {
     let own = json!({
         "token": TOKEN, "session": "s", "machine": machine, "lab": "l", "prepare_timeout_s": 5,
     });
-    let files = json!([{"path": "/opt/ttlab/machine.json", "permissions": "0600", "content": own.to_string()}]);
+    let files =
+        json!([{"path": "/opt/ttlab/machine.json", "permissions": "0600", "content": own.to_string()}]);
     format!("#cloud-config\n{}", json!({"write_files": files}))
 }
 
@@ -72,8 +73,11 @@ fn secret(name: &str) -> Value {
 }
 
 async fn lab() -> Lab {
-    Lab::start_in(tempfile::tempdir().unwrap(), &["--sim-boot", "30ms", "--sim-agent", "10ms", "--sim-prepare", "30ms"])
-        .await
+    Lab::start_in(
+        tempfile::tempdir().unwrap(),
+        &["--sim-boot", "30ms", "--sim-agent", "10ms", "--sim-prepare", "30ms"],
+    )
+    .await
 }
 
 /// Makes the Secret and the VM.
@@ -140,8 +144,9 @@ async fn ask(address: &str, request: &str) -> Option<String> {
 
 /// The phase that the agent tells.
 async fn agent_phase(address: &str) -> Option<String> {
-    let request =
-        format!("GET /ready HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n");
+    let request = format!(
+        "GET /ready HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n"
+    );
     let answer = ask(address, &request).await?;
     let (_, body) = answer.split_once("\r\n\r\n")?;
     serde_json::from_str::<Value>(body).ok()?["phase"].as_str().map(str::to_owned)

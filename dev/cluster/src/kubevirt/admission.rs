@@ -1,0 +1,139 @@
+//! KubeVirt's webhooks for VM and VMI, with the texts of the real ones.
+//!
+//! The mutator fills in what virt-api fills in and refuses what its schema refuses; the validator is
+//! [`super::validate`]. A status of an instance that anybody but KubeVirt itself writes is dropped without a word, as
+//! seen on the real thing.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::names::{FOREGROUND_FINALIZER, TOPOLOGY};
+use super::{template, validate};
+use crate::admission::{Admission, AdmissionRequest, Operation};
+use crate::object;
+use crate::resource::{Resource, VIRTUAL_MACHINE_INSTANCES, VIRTUAL_MACHINES};
+use crate::status::{Cause, Status};
+
+const VM_MUTATOR: &str = "virtualmachines-mutator.kubevirt.io";
+const VM_VALIDATOR: &str = "virtualmachine-validator.kubevirt.io";
+const VMI_MUTATOR: &str = "virtualmachineinstances-mutator.kubevirt.io";
+const VMI_CREATE_VALIDATOR: &str = "virtualmachineinstances-create-validator.kubevirt.io";
+const VMI_UPDATE_VALIDATOR: &str = "virtualmachineinstances-update-validator.kubevirt.io";
+
+/// The hook.
+#[derive(Debug)]
+pub(super) struct Webhooks;
+
+impl Admission for Webhooks {
+    fn wants(&self, resource: &'static Resource, subresource: &str) -> bool {
+        subresource.is_empty() && (*resource == VIRTUAL_MACHINES || *resource == VIRTUAL_MACHINE_INSTANCES)
+    }
+
+    fn mutate(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Status> {
+        if *request.resource == VIRTUAL_MACHINES {
+            mutate_vm(request, object)
+        } else {
+            mutate_vmi(request, object)
+        }
+    }
+
+    fn validate(&self, request: &AdmissionRequest<'_>, object: &Value) -> Result<Vec<String>, Status> {
+        if *request.resource == VIRTUAL_MACHINES {
+            if object::deletion_timestamp(object).is_some() {
+                return Ok(Vec::new());
+            }
+            return deny(VM_VALIDATOR, validate::vm(object)).map(|()| validate::vm_warnings(object));
+        }
+        match request.operation {
+            Operation::Create => deny(VMI_CREATE_VALIDATOR, validate::instance(object.get("spec"), "spec")),
+            Operation::Update => update_vmi(request, object),
+        }
+        .map(|()| Vec::new())
+    }
+}
+
+fn deny(webhook: &str, causes: Vec<Cause>) -> Result<(), Status> {
+    match causes.first() {
+        None => Ok(()),
+        Some(first) => Err(Status::denied_by_webhook(webhook, &first.message.clone(), causes)),
+    }
+}
+
+/// What the schema refuses, in the words of the mutating webhook: without reason and field.
+fn deny_schema(webhook: &str, faults: Vec<String>) -> Result<(), Status> {
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let text = faults.join(", ");
+    let causes = faults.into_iter().map(|fault| Cause::new("", fault, "")).collect();
+    Err(Status::denied_by_webhook(webhook, &text, causes))
+}
+
+fn mutate_vm(request: &AdmissionRequest<'_>, vm: &mut Value) -> Result<(), Status> {
+    deny_schema(VM_MUTATOR, validate::vm_schema(vm))?;
+    if request.operation == Operation::Update || vm.pointer("/spec/template").is_none() {
+        return Ok(());
+    }
+    let template = &mut vm["spec"]["template"];
+    let annotations = object::meta_mut(template).entry("annotations").or_insert_with(|| json!({}));
+    annotations[TOPOLOGY] = "v3".into();
+    object::meta_mut(template).remove("creationTimestamp");
+    let spec = object::child_mut(template, "spec");
+    spec.entry("architecture").or_insert_with(|| json!("amd64"));
+    let domain = spec.entry("domain").or_insert_with(|| json!({}));
+    let machine = object::child_mut(domain, "machine");
+    machine.entry("type").or_insert_with(|| json!("q35"));
+    let firmware = object::child_mut(domain, "firmware");
+    firmware.entry("uuid").or_insert_with(|| Uuid::new_v4().to_string().into());
+    firmware.entry("serial").or_insert_with(|| Uuid::new_v4().to_string().into());
+    Ok(())
+}
+
+fn mutate_vmi(request: &AdmissionRequest<'_>, vmi: &mut Value) -> Result<(), Status> {
+    if request.operation == Operation::Update {
+        if !is_own(request)
+            && let Some(old) = request.old
+        {
+            match old.get("status") {
+                Some(status) => vmi["status"] = status.clone(),
+                None => {
+                    if let Some(map) = vmi.as_object_mut() {
+                        map.remove("status");
+                    }
+                }
+            }
+        }
+        return Ok(());
+    }
+    deny_schema(VMI_MUTATOR, validate::instance_schema(vmi.get("spec"), "spec"))?;
+    object::add_finalizer(vmi, FOREGROUND_FINALIZER);
+    let annotations = object::meta_mut(vmi).entry("annotations").or_insert_with(|| json!({}));
+    if annotations.get(TOPOLOGY).is_none() {
+        annotations[TOPOLOGY] = "v3".into();
+    }
+    template::default_spec(&mut vmi["spec"]);
+    let firmware = object::child_mut(object_child(vmi), "firmware");
+    firmware.entry("uuid").or_insert_with(|| Uuid::new_v4().to_string().into());
+    let known = vmi.get("status").cloned().unwrap_or_default();
+    vmi["status"] = template::first_status(&vmi["spec"], &known);
+    Ok(())
+}
+
+fn object_child(vmi: &mut Value) -> &mut Value {
+    let _made = object::child_mut(&mut vmi["spec"], "domain");
+    &mut vmi["spec"]["domain"]
+}
+
+fn is_own(request: &AdmissionRequest<'_>) -> bool {
+    request.user.name.starts_with("system:serviceaccount:kubevirt:")
+}
+
+fn update_vmi(request: &AdmissionRequest<'_>, vmi: &Value) -> Result<(), Status> {
+    let before = request.old.and_then(|old| old.get("spec"));
+    if is_own(request) || before == vmi.get("spec") {
+        return Ok(());
+    }
+    let text = "update of VMI object is restricted";
+    let cause = Cause::new("FieldValueNotSupported", text, "");
+    Err(Status::denied_by_webhook(VMI_UPDATE_VALIDATOR, text, vec![cause]))
+}
