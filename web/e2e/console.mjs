@@ -5,12 +5,28 @@ const KEY_DELAY_MS = 4;
 /** A prompt of a root shell at the end of what is shown. */
 const PROMPT = /[#$] ?$/;
 
-/** Solutions in either form, as a map from step number to lines. */
+/** Solutions in either form, as a map from step number to what is typed in one go. */
 export function plan(given, numbers) {
   if (!Array.isArray(given)) throw new Error('the solutions must be a list, one entry per step');
   return new Map(
-    given.map((entry, index) => (Array.isArray(entry) ? [numbers[index], entry] : [entry.step, entry.lines])),
+    given.map((entry, index) => (Array.isArray(entry) ? [numbers[index], joined(entry)] : [entry.step, joined(entry.lines)])),
   );
+}
+
+/** Lines that the shell reads as one command (a here-document, a line that goes on) belong together. */
+function joined(lines) {
+  const all = [];
+  let open = null;
+  for (const line of lines) {
+    if (open !== null) {
+      all[all.length - 1] += `\n${line}`;
+      if (open === '' ? !line.endsWith('\\') : line.trim() === open) open = null;
+    } else {
+      all.push(line);
+      if (typeof line === 'string') open = /<<-?\s*['"]?(\w+)/.exec(line)?.[1] ?? (line.endsWith('\\') ? '' : null);
+    }
+  }
+  return all;
 }
 
 export class Console {
@@ -36,7 +52,8 @@ export class Console {
     if (typeof line !== 'string') {
       await this.#type(`${line.send}\r`);
       const expected = line.expect ? new RegExp(line.expect, 'm') : PROMPT;
-      await this.#until(`/${expected.source}/ after "${line.send}"`, expected, (line.timeout_s ?? 120) * 1000, line.poke === undefined ? undefined : () => this.#type(line.poke));
+      const poke = line.poke === undefined ? undefined : () => this.#type(line.poke);
+      await this.#until(`/${expected.source}/ after "${line.send}"`, expected, (line.timeout_s ?? 120) * 1000, poke, line.send);
       return;
     }
     this.#count += 1;
@@ -59,14 +76,17 @@ export class Console {
     );
   }
 
-  async #until(what, pattern, ms, poke) {
+  /** With `after`, only what stands behind its last occurrence counts: an older prompt is no answer. */
+  async #until(what, pattern, ms, poke, after) {
     this.say(`waiting for ${what} (at most ${ms / 1000} s)`);
     const until = Date.now() + ms;
     let next = Date.now() + 2_000;
     for (;;) {
-      const text = await this.text();
+      const shown = await this.text();
+      const at = after === undefined ? -1 : shown.lastIndexOf(after);
+      const text = at < 0 ? shown : shown.slice(at + after.length);
       if (pattern.test(text)) return;
-      if (Date.now() > until) throw new Error(`no ${what} within ${ms / 1000} s; the screen ends with:\n${text.split('\n').slice(-15).join('\n')}`);
+      if (Date.now() > until) throw new Error(`no ${what} within ${ms / 1000} s; the screen ends with:\n${shown.split('\n').slice(-15).join('\n')}`);
       if (poke && Date.now() > next) {
         next = Date.now() + 3_000;
         await poke();
