@@ -94,6 +94,8 @@ async fn quota_on_pods_shows_in_a_condition_and_passes_when_it_is_lifted() {
     let lab = lab().await;
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}});
     lab.create(&path("resourcequotas", ""), quota).await;
+    // A quota whose status was never computed limits nothing.
+    until(&lab, "resourcequotas", "q", "computed", |quota| quota["status"].get("hard").is_some()).await;
     make(&lab, "q1", |_| ()).await;
     let vmi =
         until(&lab, "virtualmachineinstances", "q1", "refused", |vmi| is(vmi, "Synchronized", "False")).await;
