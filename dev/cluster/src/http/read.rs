@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::response::Response;
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -27,6 +28,9 @@ const EXPIRED: &str = "The provided continue parameter is too old to display a c
                        returned and now may show up in the list.";
 /// How long the real server waits for a version that does not exist yet.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
+
+/// Continue tokens are read as leniently as Go reads them.
+const TOKEN: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 /// GET of one object.
 pub(super) fn get(
@@ -187,7 +191,7 @@ fn token(version: u64, last: &ObjectRef, in_namespace: bool) -> String {
 
 fn token_from(version: &str, start: &str) -> String {
     let start = Value::from(start);
-    URL_SAFE_NO_PAD.encode(format!("{{\"v\":\"meta.k8s.io/v1\",\"rv\":{version},\"start\":{start}}}"))
+    TOKEN.encode(format!("{{\"v\":\"meta.k8s.io/v1\",\"rv\":{version},\"start\":{start}}}"))
 }
 
 impl Page {
@@ -253,7 +257,7 @@ impl Page {
 }
 
 fn read_token(token: &str) -> Result<(i64, String), String> {
-    let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| {
+    let bytes = TOKEN.decode(token.trim_end_matches('=')).map_err(|error| {
         let at = match error {
             base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
             base64::DecodeError::InvalidLength(at) => at,

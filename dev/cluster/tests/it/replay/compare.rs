@@ -23,6 +23,11 @@ const DROPPED: [&str; 6] =
 /// What this cluster was not built to have in its namespaces.
 const STRANGERS: [&str; 1] = ["openshift-service-ca.crt"];
 
+/// The uuids in a text.
+pub(crate) fn uuids(text: &str) -> Vec<String> {
+    UUID.find_iter(text).map(|m| m.as_str().to_owned()).collect()
+}
+
 /// An answer without what differs from run to run.
 pub(crate) fn settled(value: &Value) -> Value {
     match value {

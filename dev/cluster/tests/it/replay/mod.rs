@@ -19,6 +19,8 @@ use self::session::{Outcome, Session};
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) number: u32,
+    /// Its place in the order, which is nearly always its number.
+    pub(crate) place: u32,
     pub(crate) name: String,
     pub(crate) content: Value,
 }
@@ -45,10 +47,12 @@ fn recordings(dir: &Path) -> Vec<Recording> {
         let Some(number) = name.split('-').next().and_then(|n| n.parse().ok()) else { continue };
         if path.extension().is_some_and(|e| e == "json") {
             let content = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-            all.push(Recording { number, name, content });
+            // 417 listened for 75 s while the others ran: what it saw first is what 404 saw.
+            let place = if number == 417 { 403 } else { number };
+            all.push(Recording { number, place, name, content });
         }
     }
-    all.sort_by(|a, b| (a.number, &a.name).cmp(&(b.number, &b.name)));
+    all.sort_by(|a, b| (a.place, a.number).cmp(&(b.place, b.number)));
     all
 }
 
