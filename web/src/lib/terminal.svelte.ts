@@ -42,6 +42,12 @@ const THEME: ITheme = {
   brightWhite: '#ffffff',
 };
 
+/** Whether the keys are nobody's: the page was just opened, or nothing in it was chosen. */
+function idle(): boolean {
+  const active = document.activeElement;
+  return active === null || active === document.body || active.id === 'main';
+}
+
 function keptFont(): number {
   try {
     const px = Number(localStorage.getItem(FONT_KEY));
@@ -62,6 +68,7 @@ export class TerminalView {
   readonly #term: Terminal;
   readonly #fit = new FitAddon();
   readonly #client: ConsoleClient;
+  #node: HTMLElement | null = null;
   #observer: ResizeObserver | null = null;
   #quiet: number | undefined;
   #noticeTimer: number | undefined;
@@ -91,6 +98,7 @@ export class TerminalView {
 
   /** Put the terminal into `node` and connect; the answer takes both away. */
   mount(node: HTMLElement): () => void {
+    this.#node = node;
     this.#term.open(node);
     this.#term.textarea?.setAttribute('aria-label', i18n.w.terminal);
     this.#refit();
@@ -206,7 +214,7 @@ export class TerminalView {
         const first = this.link.state !== 'open' && link.state === 'open';
         this.link = link;
         this.#term.options.disableStdin = link.state !== 'open' || link.readonly;
-        if (first && document.activeElement === document.body) this.#term.focus();
+        if (first && idle() && !this.#node?.closest('[hidden]')) this.#term.focus();
       },
       viewers: (count, staff) => (this.viewers = { count, staff }),
       ending: (_, message) => (this.ending = message),
