@@ -25,6 +25,22 @@ fn named(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "labels": labels}})
 }
 
+fn halted(name: &str) -> Value {
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": name, "labels": {}},
+        "spec": {"runStrategy": "Halted", "template": {
+            "metadata": {"labels": {"kubevirt.io/vm": name}},
+            "spec": {
+                "domain": {
+                    "devices": {"disks": [{"name": "root", "disk": {"bus": "virtio"}}]},
+                    "resources": {"requests": {"memory": "128Mi"}},
+                },
+                "volumes": [{"name": "root", "containerDisk": {"image": "quay.io/kubevirt/cirros-container-disk-demo:v1.9.0"}}],
+            },
+        }},
+    })
+}
+
 /// All of them, in order.
 pub(crate) fn steps() -> Vec<Step> {
     let system = "/api/v1/namespaces/kube-system/configmaps";
@@ -59,6 +75,7 @@ pub(crate) fn steps() -> Vec<Step> {
         step(451, "POST", t3, after.clone()),
         step(451, "POST", t3, after),
         step(501, "DELETE", "/api/v1/namespaces/t5/configmaps/d0", Value::Null),
+        step(605, "POST", "/apis/kubevirt.io/v1/namespaces/t6/virtualmachines", halted("gcvm2")),
         step(712, "POST", "/api/v1/namespaces/t7/resourcequotas", json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "vms-zero"},
             "spec": {"hard": {"count/virtualmachines.kubevirt.io": "0"}},

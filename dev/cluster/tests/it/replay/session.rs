@@ -51,10 +51,10 @@ impl Session {
 
     /// Sends what stands before a recording.
     pub(super) async fn prepare(&mut self, number: u32) {
+        self.prepare_extra(number).await;
         for request in self.due(number) {
             self.send_setup(&request).await;
         }
-        self.prepare_extra(number).await;
     }
 
     fn due(&mut self, number: u32) -> Vec<Value> {
@@ -129,7 +129,8 @@ impl Session {
         if path.ends_with("/token") {
             answer.json()["status"]["token"].as_str().unwrap().clone_into(&mut self.limited);
         }
-        let refused = !answer.code.is_success() && answer.code != StatusCode::UNPROCESSABLE_ENTITY;
+        let expected = [StatusCode::UNPROCESSABLE_ENTITY, StatusCode::CONFLICT];
+        let refused = !answer.code.is_success() && !expected.contains(&answer.code);
         if refused {
             println!("setup {} {path}: {} {}", request["method"], answer.code, answer.json());
         }
