@@ -1,0 +1,1 @@
+chown -R notes:notes /var/lib/notes
