@@ -23,12 +23,14 @@ pub struct SimOptions {
     pub prepare: Duration,
     /// More arguments for the cluster.
     pub extra: Vec<String>,
+    /// Rules of the simulation: which machine behaves how.
+    pub rules: Option<serde_json::Value>,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
         let ms = Duration::from_millis;
-        Self { boot: ms(300), agent: ms(100), prepare: ms(300), extra: Vec::new() }
+        Self { boot: ms(300), agent: ms(100), prepare: ms(300), extra: Vec::new(), rules: None }
     }
 }
 
@@ -57,6 +59,11 @@ impl Cluster {
     pub async fn start(options: SimOptions) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("lab-cluster-").tempdir()?;
         std::fs::create_dir_all(dir.path().join("images"))?;
+        if let Some(rules) = &options.rules {
+            let sim = dir.path().join("state/sim");
+            std::fs::create_dir_all(&sim)?;
+            std::fs::write(sim.join("sim-rules.json"), rules.to_string())?;
+        }
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut cluster = Self { dir, options, address, process: None };
         cluster.restart().await?;
