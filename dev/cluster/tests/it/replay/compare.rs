@@ -100,7 +100,13 @@ fn walk(path: &str, recorded: &Value, live: &Value, lines: &mut Vec<String>) {
             }
         }
         (a, b) if a == b => {}
-        (a, b) => lines.push(format!("  {path}: recorded {}\n{:>w$}live {}", short(a), "", short(b), w = path.len() + 4)),
+        (a, b) => lines.push(format!(
+            "  {path}: recorded {}\n{:>w$}live {}",
+            short(a),
+            "",
+            short(b),
+            w = path.len() + 4
+        )),
     }
 }
 
@@ -164,7 +170,9 @@ fn entries(path: &str, recorded: &Value, live: &Value, lines: &mut Vec<String>) 
             for entry in b {
                 let name = entry_name(entry);
                 match a.iter().find(|other| entry_name(other) == name) {
-                    Some(other) => entries(&format!("{path}[{}]", name.unwrap_or_default()), other, entry, lines),
+                    Some(other) => {
+                        entries(&format!("{path}[{}]", name.unwrap_or_default()), other, entry, lines)
+                    }
                     // A group that the recorded cluster did not have.
                     None if name == Some("k8s.cni.cncf.io") => {}
                     None => lines.push(format!("  {path}[{}]: not recorded", name.unwrap_or_default())),

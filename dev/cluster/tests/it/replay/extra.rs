@@ -58,16 +58,41 @@ pub(crate) fn steps() -> Vec<Step> {
         step(122, "POST", system, config_map("extension-apiserver-authentication", 6)),
         step(122, "POST", system, config_map("kube-apiserver-legacy-service-account-token-tracking", 1)),
         step(122, "POST", system, config_map("openshift-service-ca.crt", 1)),
-        step(201, "POST", "/api/v1/namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "t2"}})),
-        step(214, "POST", t2, json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"generateName": "gen-"}, "type": "Opaque",
-            "data": {"userdata": "I2Nsb3VkLWNvbmZpZwo="},
-        })),
+        step(
+            201,
+            "POST",
+            "/api/v1/namespaces",
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "t2"}}),
+        ),
+        step(
+            214,
+            "POST",
+            t2,
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"generateName": "gen-"}, "type": "Opaque",
+                "data": {"userdata": "I2Nsb3VkLWNvbmZpZwo="},
+            }),
+        ),
         step(224, "PATCH", "/api/v1/namespaces/t2/secrets/s1", json!({"data": {"extra": null}})),
-        step(231, "PATCH", "/api/v1/namespaces/t2/secrets/s1", json!({"metadata": {"labels": {"j": "1", "k2": null}}})),
-        step(330, "PATCH", "/api/v1/namespaces/t2/secrets/s1", json!({"metadata": {"labels": {"j": "1", "k": "v", "put": null}}})),
+        step(
+            231,
+            "PATCH",
+            "/api/v1/namespaces/t2/secrets/s1",
+            json!({"metadata": {"labels": {"j": "1", "k2": null}}}),
+        ),
+        step(
+            330,
+            "PATCH",
+            "/api/v1/namespaces/t2/secrets/s1",
+            json!({"metadata": {"labels": {"j": "1", "k": "v", "put": null}}}),
+        ),
         // The series 400 was recorded beside the series 300: some of its objects were there already.
-        step(330, "POST", "/api/v1/namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "t4"}})),
+        step(
+            330,
+            "POST",
+            "/api/v1/namespaces",
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "t4"}}),
+        ),
         step(330, "POST", "/api/v1/namespaces/t4/secrets", named("pre1", json!({"app": "lab"}))),
         step(330, "POST", "/api/v1/namespaces/t4/secrets", named("pre2", json!({"app": "lab"}))),
         step(330, "POST", t3, named("z", json!({}))),
@@ -76,10 +101,15 @@ pub(crate) fn steps() -> Vec<Step> {
         step(451, "POST", t3, after),
         step(501, "DELETE", "/api/v1/namespaces/t5/configmaps/d0", Value::Null),
         step(605, "POST", "/apis/kubevirt.io/v1/namespaces/t6/virtualmachines", halted("gcvm2")),
-        step(712, "POST", "/api/v1/namespaces/t7/resourcequotas", json!({
-            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "vms-zero"},
-            "spec": {"hard": {"count/virtualmachines.kubevirt.io": "0"}},
-        })),
+        step(
+            712,
+            "POST",
+            "/api/v1/namespaces/t7/resourcequotas",
+            json!({
+                "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "vms-zero"},
+                "spec": {"hard": {"count/virtualmachines.kubevirt.io": "0"}},
+            }),
+        ),
         step(804, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/t8/rolebindings", binding("r")),
     ]
 }

@@ -96,5 +96,10 @@ async fn recordings_of_the_real_cluster_are_answered_alike() {
         }
     }
     println!("{same} recordings are answered alike, {} differ, {left_out} are out of scope", other.len());
-    assert!(other.is_empty(), "{} recordings are answered differently:\n\n{}", other.len(), other.join("\n\n"));
+    assert!(
+        other.is_empty(),
+        "{} recordings are answered differently:\n\n{}",
+        other.len(),
+        other.join("\n\n")
+    );
 }

@@ -10,9 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Recording;
-use super::compare::{
-    difference, discovery_difference, headers, recorded_headers, settled, uuids,
-};
+use super::compare::{difference, discovery_difference, headers, recorded_headers, settled, uuids};
 use super::extra::{Step, steps};
 use crate::harness::{Answer, Lab};
 
@@ -51,9 +49,17 @@ impl Session {
 
     /// Sends what stands before a recording.
     pub(super) async fn prepare(&mut self, number: u32) {
-        self.prepare_extra(number).await;
-        for request in self.due(number) {
-            self.send_setup(&request).await;
+        let mut moments: Vec<u32> = self.setup.iter().map(|(n, _)| *n).collect();
+        moments.extend(self.extra.iter().map(|step| step.before));
+        moments.push(number);
+        moments.retain(|n| *n <= number);
+        moments.sort_unstable();
+        moments.dedup();
+        for moment in moments {
+            self.prepare_extra(moment).await;
+            for request in self.due(moment) {
+                self.send_setup(&request).await;
+            }
         }
     }
 
@@ -101,9 +107,16 @@ impl Session {
     /// Owners are named by the uid that they have here; one that the recording invented stays.
     fn with_live_owners(&self, request: &Value) -> Value {
         let mut request = request.clone();
-        let namespace =
-            request["path"].as_str().unwrap().split('/').skip_while(|p| *p != "namespaces").nth(1).map(ToOwned::to_owned);
-        let Some(owners) = request["body"]["metadata"]["ownerReferences"].as_array_mut() else { return request };
+        let namespace = request["path"]
+            .as_str()
+            .unwrap()
+            .split('/')
+            .skip_while(|p| *p != "namespaces")
+            .nth(1)
+            .map(ToOwned::to_owned);
+        let Some(owners) = request["body"]["metadata"]["ownerReferences"].as_array_mut() else {
+            return request;
+        };
         let store = self.lab.running.as_ref().unwrap().cluster.store();
         for owner in owners {
             let invented = owner["uid"].as_str().unwrap().ends_with("dead") || owner["uid"] == "";
@@ -143,7 +156,8 @@ impl Session {
             .filter(|p| !p.is_empty())
             .map(|pair| {
                 let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                let known = matches!(key, "continue" | "resourceVersion").then(|| self.live.get(value)).flatten();
+                let known =
+                    matches!(key, "continue" | "resourceVersion").then(|| self.live.get(value)).flatten();
                 let value = known.map_or(value, String::as_str);
                 if pair.contains('=') { format!("{key}={value}") } else { key.to_owned() }
             })
@@ -241,12 +255,14 @@ impl Session {
         }
         self.prepare(recording.place).await;
         if content["request"].is_object() {
-            let who = match (content["as"].as_str().unwrap_or("admin"), recording.name.contains("bad-token")) {
+            let who = match (content["as"].as_str().unwrap_or("admin"), recording.name.contains("bad-token"))
+            {
                 (_, true) => "bad",
                 (who, false) => who,
             };
             // What controllers do shows a moment later; a read may be repeated.
-            let patience = if content["request"]["method"] == "GET" { Duration::from_secs(2) } else { Duration::ZERO };
+            let patience =
+                if content["request"]["method"] == "GET" { Duration::from_secs(2) } else { Duration::ZERO };
             let deadline = Instant::now() + patience;
             loop {
                 let answer = self.send(&content["request"], who).await;
@@ -417,14 +433,9 @@ impl Session {
             504 | 507 | 510 => {
                 let name = content["child"]["body"]["metadata"]["name"].as_str().map(ToOwned::to_owned);
                 let gone = content["child"]["body"]["details"]["name"].as_str().map(ToOwned::to_owned);
-                let path = format!(
-                    "/api/v1/namespaces/t5/configmaps/{}",
-                    name.clone().or(gone).unwrap()
-                );
+                let path = format!("/api/v1/namespaces/t5/configmaps/{}", name.clone().or(gone).unwrap());
                 if name.is_some() {
-                    self.lab
-                        .until_that(&path, |a| a.json()["metadata"]["ownerReferences"].is_null())
-                        .await;
+                    self.lab.until_that(&path, |a| a.json()["metadata"]["ownerReferences"].is_null()).await;
                     tokio::time::sleep(Duration::from_millis(300)).await;
                 } else {
                     self.lab.until(&path, StatusCode::NOT_FOUND).await;
@@ -462,7 +473,11 @@ fn shortened(path: &str) -> String {
     let seconds = STREAM.as_secs() + 1;
     let (start, query) = path.split_once('?').unwrap_or((path, ""));
     let short = |pair: &str| {
-        if pair.starts_with("timeoutSeconds=") { format!("timeoutSeconds={seconds}") } else { pair.to_owned() }
+        if pair.starts_with("timeoutSeconds=") {
+            format!("timeoutSeconds={seconds}")
+        } else {
+            pair.to_owned()
+        }
     };
     format!("{start}?{}", query.split('&').map(short).collect::<Vec<_>>().join("&"))
 }
