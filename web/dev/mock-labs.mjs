@@ -69,7 +69,7 @@ const lab = (id, title, summary, more) => ({
 
 export const labs = [
   lab('systemd-repair', t('Repair a service', '修复一个服务'), t('A systemd service does not start. Find out why, mend it in four steps, and make it survive a reboot.', '一个 systemd 服务无法启动。找出原因，分四步修好它，并让它在重启之后依然可用。')),
-  lab('disk-rescue', t('Rescue a full disk', '拯救写满的磁盘'), t('The root disk is full. Partition a second one, make a file system, move the data, and mount it at boot.', '根磁盘已经写满。给第二块磁盘分区、建立文件系统、迁移数据，并在开机时挂载。'), { difficulty: 'intermediate', mock: { disk: 'container', disk_reason: 'the golden disk is still being imported' } }),
+  lab('disk-rescue', t('Rescue a full disk', '拯救写满的磁盘'), t('The root disk is full. Partition a second one, make a file system, move the data, and mount it at boot.', '根磁盘已经写满。给第二块磁盘分区、建立文件系统、迁移数据，并在开机时挂载。'), { difficulty: 'intermediate', mock: { disk: 'container', disk_reason: 'golden_importing' } }),
   lab('broken-prepare', t('A lab that is broken', '一个坏掉的实验'), t('Its set-up script fails; for looking at that page.', '它的布置脚本会失败，用来查看相应的页面。'), { mock: { fail: 'prepare_failed' } }),
   lab('slow-boot', t('A slow machine', '一台很慢的机器'), t('It boots for a minute.', '它要启动一分钟。'), { difficulty: 'advanced', mock: { pace: 12 } }),
   lab('two-machines', t('Two machines that must talk', '两台要互相通信的机器'), t('A client and a server; the network between them is not what it seems.', '一台客户机和一台服务器；它们之间的网络并不像看上去那样。'), { difficulty: 'advanced', machines: ['client', 'server'], steps: plain(6) }),

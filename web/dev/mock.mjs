@@ -79,7 +79,7 @@ class Session {
     facts.forEach(([ms, phase, state]) =>
       this.data.machines.forEach((machine, index) =>
         this.#later(ms * pace + index * 700, () => {
-          if (phase === 'provisioned') Object.assign(machine, { disk: this.mock.disk ?? 'golden', disk_reason: this.mock.disk_reason ?? null });
+          if (phase === 'provisioned') Object.assign(machine, { disk: this.mock.disk ?? 'golden', disk_reason: this.mock.disk_reason ?? 'asked' });
           machine.state = state;
           this.data.state = state;
           this.#fact(phase, machine.name);

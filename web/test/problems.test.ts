@@ -33,7 +33,7 @@ describe('words', () => {
 
   it('leaves no sentence untranslated', () => {
     const same = (a: unknown, b: unknown, path: string): string[] => {
-      if (typeof a === 'string') return a === b ? [path] : [];
+      if (typeof a === 'string') return a !== '' && a === b ? [path] : [];
       if (typeof a !== 'object' || a === null) return [];
       return Object.entries(a).flatMap(([key, value]) => same(value, (b as Record<string, unknown>)[key], `${path}.${key}`));
     };
