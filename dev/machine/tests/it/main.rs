@@ -1,3 +1,4 @@
 //! The drivers alone: a machine is started, answers, is typed into, and ends.
 
+mod qemu;
 mod sim;
