@@ -44,6 +44,8 @@ fn collect(root: &Path, dir: &Path, files: &mut Vec<File>) -> Result<(), Box<dyn
         let content = if about.is_dir() {
             collect(root, &path, files)?;
             Content::Directory
+        } else if about.is_symlink() {
+            Content::Symlink(fs::read_link(&path)?.to_string_lossy().into_owned())
         } else {
             Content::Regular(fs::read(&path)?)
         };

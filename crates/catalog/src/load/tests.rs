@@ -331,3 +331,18 @@ fn the_digest_names_content_and_modes_and_nothing_else() {
 fn a_directory_that_is_not_there_is_an_error() {
     assert!(Catalog::load(Path::new("/nonexistent/labs")).is_err());
 }
+
+#[test]
+fn the_labs_of_this_repository_are_right() {
+    let catalog = Catalog::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs")).unwrap();
+    assert_eq!(catalog.problems, []);
+    assert!(catalog.labs.len() >= 2);
+    for lab in catalog.labs.values() {
+        assert_eq!(lab.unsupported, None, "{}", lab.id);
+        assert!(lab.steps.len() >= 4, "{}", lab.id);
+        for step in &lab.steps {
+            assert!(step.check.is_some() && step.solve.is_some(), "{} step {}", lab.id, step.n);
+            assert!(step.hint.is_some() && step.solution.is_some(), "{} step {}", lab.id, step.n);
+        }
+    }
+}

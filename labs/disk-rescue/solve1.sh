@@ -1,0 +1,1 @@
+printf 'label: gpt\n,,L\n' | sfdisk /dev/loop7

@@ -1,0 +1,1 @@
+mkfs.ext4 -q -L recordings /dev/loop7p1

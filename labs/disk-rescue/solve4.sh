@@ -1,0 +1,3 @@
+echo 'LABEL=recordings /srv/recordings ext4 defaults 0 2' >> /etc/fstab
+findmnt --verify
+systemctl reboot
