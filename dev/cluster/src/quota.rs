@@ -17,6 +17,13 @@ use crate::store::{Key, Store};
 const PLAIN: [&str; 6] =
     ["pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "resourcequotas"];
 
+/// A limit that a create would pass.
+struct Excess<'a> {
+    request: Amount,
+    used: Amount,
+    limit: &'a str,
+}
+
 /// Refuses a create that exceeds a quota of its namespace.
 pub(crate) fn admit(store: &Store, key: &Key, object: &Value) -> Result<(), Status> {
     if key.namespace.is_empty() || store.count(&RESOURCE_QUOTAS, &key.namespace) == 0 {
@@ -28,32 +35,30 @@ pub(crate) fn admit(store: &Store, key: &Key, object: &Value) -> Result<(), Stat
         if object::at(&quota.value, "status.hard").is_none() {
             continue;
         }
-        let mut over: BTreeMap<&str, (Amount, Amount, &str)> = BTreeMap::new();
-        let mut asked: BTreeMap<&str, Amount> = BTreeMap::new();
+        let mut over: BTreeMap<&str, Excess<'_>> = BTreeMap::new();
         for (item, limit) in hard {
             let request = charge(item, key.resource, object);
             if request.0 == 0 {
                 continue;
             }
-            asked.insert(item, request);
             let limit = limit.as_str().unwrap_or_default();
             let used = usage(store, item, &key.namespace);
             if used.0 + request.0 > Amount::parse(limit).0 {
-                over.insert(item, (request, used, limit));
+                over.insert(item, Excess { request, used, limit });
             }
         }
         if over.is_empty() {
             continue;
         }
-        let join = |of: &dyn Fn(&(Amount, Amount, &str), &str) -> String| {
+        let join = |of: fn(&Excess<'_>, &str) -> String| {
             over.iter().map(|(item, v)| format!("{item}={}", of(v, item))).collect::<Vec<_>>().join(",")
         };
         let text = format!(
             "exceeded quota: {}, requested: {}, used: {}, limited: {}",
             quota.key.name,
-            join(&|v, item| v.0.show(item)),
-            join(&|v, item| v.1.show(item)),
-            join(&|v, _| v.2.to_owned()),
+            join(|v, item| v.request.show(item)),
+            join(|v, item| v.used.show(item)),
+            join(|v, _| v.limit.to_owned()),
         );
         return Err(Status::forbidden(key.resource, object::name(object), &text));
     }

@@ -161,9 +161,9 @@ pub(super) fn prune(
 pub(super) fn check_address(object: &Value, namespace: &str, name: &str) -> Result<(), Status> {
     let own = object::namespace(object);
     if !own.is_empty() && own != namespace {
-        return Err(Status::bad_request(format!(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )));
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
     let own = object::name(object);
     if !name.is_empty() && own != name {
