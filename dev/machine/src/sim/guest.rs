@@ -87,7 +87,7 @@ impl Settings {
         #[derive(Deserialize)]
         struct MachineFile {
             token: Option<String>,
-            prepare_timeout_s: Option<u64>,
+            prepare_timeout_s: Option<f64>,
         }
         let read = || -> Option<MachineFile> {
             let config: CloudConfig = serde_saphyr::from_str(user_data).ok()?;
@@ -104,10 +104,15 @@ impl Settings {
         };
         let file = read();
         Self {
-            prepare_timeout_s: file.as_ref().and_then(|file| file.prepare_timeout_s).unwrap_or(300),
+            prepare_timeout_s: file.as_ref().and_then(|file| file.prepare_timeout_s).map_or(300, whole_seconds),
             token: file.and_then(|file| file.token),
         }
     }
+}
+
+/// At least one second; a number that is none of a duration becomes that too.
+fn whole_seconds(seconds: f64) -> u64 {
+    std::time::Duration::try_from_secs_f64(seconds.ceil()).map_or(1, |d| d.as_secs().max(1))
 }
 
 /// One played guest.
@@ -283,7 +288,7 @@ mod tests {
 
     #[test]
     fn token_is_found_in_plain_and_encoded_user_data() {
-        let json = r#"{"token":"abc","session":"s","machine":"main","lab":"l","prepare_timeout_s":7}"#;
+        let json = r#"{"token":"abc","session":"s","machine":"main","lab":"l","prepare_timeout_s":7.0}"#;
         let plain = format!(
             "#cloud-config\nwrite_files:\n  - path: /x\n    content: y\n  - path: /opt/ttlab/machine.json\n    content: '{json}'\n"
         );
