@@ -103,6 +103,7 @@ type Start = Box<dyn FnOnce(ControllerContext) -> BoxFuture<'static, ()> + Send>
 pub struct Registry {
     pub(crate) admission: Vec<Arc<dyn Admission>>,
     pub(crate) subresources: Option<Arc<dyn Subresources>>,
+    pub(crate) operator: Option<axum::Router>,
     pub(crate) controllers: Vec<(&'static str, Start)>,
 }
 
@@ -123,6 +124,13 @@ impl Registry {
     /// Sets the handler of group `subresources.kubevirt.io`.
     pub fn subresources(&mut self, handler: impl Subresources + 'static) -> &mut Self {
         self.subresources = Some(Arc::new(handler));
+        self
+    }
+
+    /// Sets what answers under `/sim/`: no part of Kubernetes, but a handle for tests. Only who may use any path that
+    /// is no resource (the administrator) gets there.
+    pub fn operator(&mut self, router: axum::Router) -> &mut Self {
+        self.operator = Some(router);
         self
     }
 

@@ -59,6 +59,7 @@ struct Inner {
     store: Store,
     admission: Vec<Arc<dyn Admission>>,
     subresources: Option<Arc<dyn Subresources>>,
+    operator: Option<axum::Router>,
     tokens: Tokens,
     pace: Pace,
     /// Held over "count, compare with the quota, create": two creates must not both take the last place.
@@ -91,6 +92,7 @@ impl Cluster {
             store,
             admission: registry.admission.clone(),
             subresources: registry.subresources.clone(),
+            operator: registry.operator.clone(),
             tokens,
             pace,
             quota: Mutex::new(()),
@@ -113,6 +115,10 @@ impl Cluster {
 
     pub(crate) fn tokens(&self) -> &Tokens {
         &self.0.tokens
+    }
+
+    pub(crate) fn operator(&self) -> Option<axum::Router> {
+        self.0.operator.clone()
     }
 
     pub(crate) fn subresources(&self) -> Option<Arc<dyn Subresources>> {

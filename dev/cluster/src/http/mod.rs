@@ -27,6 +27,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 use self::path::{Query, Target};
 use crate::admission::SubresourceCall;
@@ -62,6 +63,11 @@ async fn handle(State(door): State<Arc<Door>>, request: Request) -> Response {
         let mut response = status_response(&refusal);
         response.headers_mut().insert(NO_SNIFF.0, NO_SNIFF.1);
         return response;
+    }
+    if request.uri().path().starts_with("/sim/")
+        && let Some(operator) = door.cluster.operator()
+    {
+        return operator.oneshot(request).await.into_response();
     }
     if !target.is_resource {
         return discovery::answer(&door.cluster, &target, &query, request.headers());

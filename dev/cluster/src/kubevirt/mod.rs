@@ -51,7 +51,9 @@ pub(crate) fn register(args: &DriverArgs, state_dir: &Path, registry: &mut Regis
     let driver = match args.driver {
         config::Driver::Sim => {
             let times = Times { boot: args.sim_boot, agent: args.sim_agent, prepare: args.sim_prepare };
-            Driver::Sim(Sim::new(&state_dir.join("sim"), times, machines)?)
+            let sim = Sim::new(&state_dir.join("sim"), times, machines)?;
+            registry.operator(lab_machine::sim::router(sim.clone()));
+            Driver::Sim(sim)
         }
         config::Driver::Qemu => Driver::Qemu(Qemu::new(&state_dir.join("qemu"), machines)?),
     };
