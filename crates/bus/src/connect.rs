@@ -1,8 +1,12 @@
 //! One connection of one identity of one environment.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use async_nats::{Client, ConnectOptions, jetstream};
+use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, jetstream};
 use lab_domain::{Environment, InstallationId};
 use lab_proto::subjects::Subjects;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -43,6 +47,8 @@ struct Inner {
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest pause between two tries to reach a lost broker.
 const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(2);
+/// How long the first connection is tried.
+const FIRST_CONNECTION: Duration = Duration::from_secs(15);
 /// The oldest server whose promises we rely on: schedules came with 2.12.
 const OLDEST_SERVER: (i64, i64, i64) = (2, 12, 0);
 
@@ -83,8 +89,7 @@ impl Bus {
             options = options.nkey(read_seed(path).await?.expose_secret().to_owned());
         }
         let servers: Vec<String> = url.split(',').map(|s| s.trim().to_owned()).collect();
-        let client = options
-            .connect(servers)
+        let client = reach(options, &servers)
             .await
             .map_err(|source| Error::Connect { url, source: Box::new(source) })?;
         let (major, minor, patch) = OLDEST_SERVER;
@@ -156,6 +161,23 @@ impl Bus {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.inner.metrics
+    }
+}
+
+/// The first connection: a broker that is just being started again is waited for, a refusal is not.
+async fn reach(options: ConnectOptions, servers: &[String]) -> Result<Client, ConnectError> {
+    let started = Instant::now();
+    loop {
+        match options.clone().connect(servers).await {
+            Err(error)
+                if matches!(error.kind(), ConnectErrorKind::Io | ConnectErrorKind::TimedOut)
+                    && started.elapsed() < FIRST_CONNECTION =>
+            {
+                tracing::debug!(error = %error, "the broker is not there yet");
+                tokio::time::sleep(Duration::from_millis(250)).await;
+            }
+            result => return result,
+        }
     }
 }
 

@@ -14,17 +14,16 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use async_nats::jetstream::{self, AckKind, consumer::pull};
 use futures::{FutureExt as _, StreamExt as _};
-use lab_domain::{EventId, SessionId};
-use lab_proto::{subjects::Subjects, v1};
+use lab_domain::SessionId;
+use lab_proto::subjects::Subjects;
 use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
 use crate::{
-    Bus, Error,
+    Backlog, Bus, Delivery, Disposition, Error, Handler, Timeout, backoff,
     decode::{self, Undecodable},
-    event::Kind,
     metrics::Outcome,
     trace,
 };
@@ -61,104 +60,6 @@ impl Durable {
     #[must_use]
     pub fn new(name: &'static str, filters: Vec<String>) -> Self {
         Self { name, filters, ack_wait: Duration::from_secs(30), max_in_flight: 64 }
-    }
-}
-
-/// An event on its way to a handler.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Delivery {
-    /// The event, whole.
-    pub event: v1::Event,
-    /// Its content.
-    pub kind: Kind,
-    /// Its id.
-    pub id: EventId,
-    /// Its session.
-    pub session: SessionId,
-    /// Its place in the stream.
-    pub sequence: u64,
-    /// When the stream took it.
-    pub stored_at: OffsetDateTime,
-    /// Which delivery this is, from 1.
-    pub attempt: u64,
-}
-
-/// A timer that fired.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timeout {
-    /// Whose.
-    pub session: SessionId,
-    /// Which delivery this is, from 1.
-    pub attempt: u64,
-}
-
-impl Delivery {
-    /// Put back for a passing fault, longer each time.
-    #[must_use]
-    pub fn retry(&self) -> Disposition {
-        Disposition::Nak(backoff(self.attempt))
-    }
-}
-
-impl Timeout {
-    /// Put back for a passing fault, longer each time.
-    #[must_use]
-    pub fn retry(&self) -> Disposition {
-        Disposition::Nak(backoff(self.attempt))
-    }
-}
-
-/// 1 s, doubled up to a minute, a fifth more or less so that many do not come back at once.
-#[must_use]
-pub fn backoff(attempt: u64) -> Duration {
-    let exponent = u32::try_from(attempt.saturating_sub(1).min(6)).unwrap_or(6);
-    let base = Duration::from_secs(1).saturating_mul(2_u32.pow(exponent)).min(Duration::from_secs(60));
-    base.mul_f64(rand::random_range(0.8..1.2))
-}
-
-/// What becomes of a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Disposition {
-    /// Its effect is there.
-    Ack,
-    /// Again after this time.
-    Nak(Duration),
-    /// Never again; a dead letter carries the reason.
-    Term(String),
-}
-
-/// Handles messages, several at once. Idempotent, and safe to drop at any await point.
-pub trait Handler<M>: Send + Sync + 'static {
-    /// Handles one message.
-    fn handle(&self, message: M) -> impl Future<Output = Disposition> + Send;
-}
-
-impl<M, F, Fut> Handler<M> for F
-where
-    F: Fn(M) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Disposition> + Send,
-{
-    fn handle(&self, message: M) -> impl Future<Output = Disposition> + Send {
-        self(message)
-    }
-}
-
-/// How far a durable is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Backlog {
-    /// Messages not yet delivered.
-    pub pending: u64,
-    /// Messages delivered and not yet acked.
-    pub unacked: u64,
-    /// Everything of ours up to this sequence is acked.
-    pub ack_floor: u64,
-}
-
-impl Backlog {
-    /// Whether everything that was in the stream when it ended at `sequence` has been acked.
-    #[must_use]
-    pub fn is_past(&self, sequence: u64) -> bool {
-        (self.pending == 0 && self.unacked == 0) || self.ack_floor >= sequence
     }
 }
 
@@ -292,7 +193,8 @@ impl<H> Loop<H> {
                 }
                 Err(error) => {
                     failures += 1;
-                    if failures == 3 {
+                    // Once soon, then about once a minute.
+                    if failures % 60 == 3 {
                         tracing::warn!(consumer = work.durable.name, error = %chain(&error), "cannot bind a consumer");
                     }
                 }
@@ -524,29 +426,4 @@ impl Bus {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_nobody_understands_rests_nine_times_and_then_is_given_up() {
-        for attempt in 1..MAX_DELIVERIES {
-            assert_eq!(not_understood(attempt, "x"), Disposition::Nak(UNKNOWN_DELAY));
-        }
-        assert_eq!(not_understood(MAX_DELIVERIES, "x"), Disposition::Term("x".into()));
-    }
-
-    #[test]
-    fn the_backoff_grows_to_a_minute_and_never_overflows() {
-        assert!(backoff(1) < Duration::from_millis(1201));
-        for attempt in [7, 100, u64::MAX, 0] {
-            assert!(backoff(attempt) <= Duration::from_secs(72), "{attempt}");
-        }
-    }
-
-    #[test]
-    fn a_backlog_is_past_what_it_has_acked() {
-        let backlog = Backlog { pending: 3, unacked: 1, ack_floor: 10 };
-        assert!(backlog.is_past(10) && !backlog.is_past(11));
-        assert!(Backlog { pending: 0, unacked: 0, ack_floor: 2 }.is_past(11));
-    }
-}
+mod tests;

@@ -16,6 +16,7 @@ mod ask;
 mod connect;
 mod consume;
 mod decode;
+mod delivery;
 mod error;
 pub mod event;
 pub mod identity;
@@ -28,7 +29,8 @@ mod watch;
 
 pub use ask::{ERROR_HEADER, Refusal};
 pub use connect::{Bus, Config};
-pub use consume::{Backlog, Delivery, Disposition, Durable, Handler, MAX_DELIVERIES, Timeout, backoff};
+pub use consume::{Durable, MAX_DELIVERIES};
+pub use delivery::{Backlog, Delivery, Disposition, Handler, Timeout, backoff};
 pub use error::{Class, Error};
 pub use event::Envelope;
 pub use identity::Identity;

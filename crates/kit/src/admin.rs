@@ -104,8 +104,7 @@ pub async fn serve(
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(app);
-    let token = shutdown.token.clone();
-    shutdown.spawn(async move {
+    shutdown.spawn_last(|token| async move {
         let served = axum::serve(listener, router).with_graceful_shutdown(token.cancelled_owned());
         if let Err(error) = served.await {
             tracing::error!(error = %error, "the admin listener ended");
@@ -159,5 +158,28 @@ mod tests {
         gate.set(true);
         assert_eq!(get("/readyz").await.0, 200);
         assert!(get("/metrics").await.1.ends_with("# EOF\n"));
+    }
+
+    #[tokio::test]
+    async fn a_process_that_stops_says_so_until_its_last_task_has_finished() {
+        crate::install_tls();
+        let shutdown = Shutdown::new();
+        let release = Arc::new(tokio::sync::Notify::new());
+        let held = Arc::clone(&release);
+        shutdown.spawn(async move { held.notified().await });
+        let address = ([127, 0, 0, 1], 0).into();
+        let address = serve(address, Health::default(), Arc::default(), &shutdown).await.unwrap();
+        shutdown.token.cancel();
+        let asked = async {
+            let answer = reqwest::get(format!("http://{address}/readyz")).await.unwrap();
+            assert_eq!(
+                (answer.status().as_u16(), answer.text().await.unwrap().as_str()),
+                (503, "stopping\n")
+            );
+            release.notify_one();
+        };
+        let (finished, ()) = tokio::join!(shutdown.finish(std::time::Duration::from_secs(5)), asked);
+        assert!(finished);
+        assert!(reqwest::get(format!("http://{address}/readyz")).await.is_err());
     }
 }

@@ -52,7 +52,7 @@ pub async fn client(args: &args::Cluster) -> Result<Client, Error> {
     config.default_namespace.clone_from(&args.namespace);
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
-    // Above a watch's own 290 s and 5 s, so only a connection that is dead without saying so ends by it.
-    config.read_timeout = Some(Duration::from_secs(300));
+    // No read time-out: a student's console may be silent for as long as it likes on such a connection, and a watch
+    // ends a silent one by itself.
     Client::try_from(config).map_err(Error::Client)
 }

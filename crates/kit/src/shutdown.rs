@@ -1,8 +1,8 @@
 //! How a process stops.
 //!
 //! ```text
-//!  signal ─▶ stopping: readyz false, loops stop pulling, streams to browsers end ─▶ tasks finish ─▶ main closes pools
-//!                └──────────────── bounded by the grace; then the process exits anyway ────────────────┘
+//!  signal ─▶ stopping: readyz false, loops stop pulling, streams to browsers end ─▶ tasks finish ─▶ the admin listener
+//!                └── bounded by the grace; then the process exits anyway ──┘        ends ─▶ main closes pools
 //! ```
 //!
 //! One token says that it is time, one tracker knows every task. Whatever is spawned is spawned here.
@@ -19,7 +19,18 @@ pub struct Shutdown {
     pub token: CancellationToken,
     /// Every task of the process.
     pub tracker: TaskTracker,
+    last: Last,
 }
+
+/// What goes on until every task has finished: whoever asks must hear "not ready" while they do.
+#[derive(Debug, Clone, Default)]
+struct Last {
+    token: CancellationToken,
+    tracker: TaskTracker,
+}
+
+/// How long what goes last may take.
+const LAST: Duration = Duration::from_secs(1);
 
 impl Shutdown {
     /// A root of its own, for `main` or a test.
@@ -40,6 +51,15 @@ impl Shutdown {
         F: Future<Output = ()> + Send + 'static,
     {
         drop(self.tracker.spawn(task));
+    }
+
+    /// Spawns a task that outlives the others; it gets the token that ends it.
+    pub(crate) fn spawn_last<F, Fut>(&self, task: F)
+    where
+        F: FnOnce(CancellationToken) -> Fut,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        drop(self.last.tracker.spawn(task(self.last.token.clone())));
     }
 
     /// Runs `work` every `interval` and each time `wake` fires, until the process stops. The first run is at once.
@@ -88,6 +108,10 @@ impl Shutdown {
         if !finished {
             tracing::warn!(tasks = self.tracker.len(), "tasks were left behind at shutdown");
         }
+        self.last.token.cancel();
+        self.last.tracker.close();
+        // Its connections may be held open by whoever asks.
+        let _ended = tokio::time::timeout(LAST, self.last.tracker.wait()).await;
         finished
     }
 }

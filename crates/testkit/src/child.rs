@@ -85,6 +85,13 @@ impl Process {
         Ok(nix::sys::signal::kill(pid, signal)?)
     }
 
+    /// Sends a signal that ends it and waits until it is gone.
+    pub fn stop(&mut self, signal: nix::sys::signal::Signal) {
+        // Both fail only where it is gone already.
+        let _ = self.signal(signal);
+        let _ = self.child.wait();
+    }
+
     /// Kills it without warning and waits until it is gone.
     pub fn kill(&mut self) {
         // Both fail only where it is gone already.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::Signal;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tempfile::TempDir;
 
@@ -59,6 +60,10 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
+        if let Some((process, _)) = &mut self.server {
+            // At once, but not KILL: it takes its own children along and leaves no shared memory behind.
+            process.stop(Signal::SIGQUIT);
+        }
         // The server of a whole run: what is not dropped here goes when the runner removes its folder.
         if let Some((server, name)) = self.cleanup.take() {
             let drop_it = Command::new("psql")
@@ -106,8 +111,7 @@ async fn launch() -> Result<(Process, TempDir, String)> {
     server.arg("--").arg(bin.join("postgres")).arg("-D").arg(&data).arg("-k").arg(dir.path());
     server.args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "full_page_writes=off"]);
     server.args(["-c", "max_connections=200"]).current_dir("/").stdin(std::process::Stdio::null());
-    let log = std::env::temp_dir().join(format!("lab-pg-{}.log", uuid::Uuid::now_v7().simple()));
-    let mut process = Process::spawn("postgres", server, log)?;
+    let mut process = Process::spawn("postgres", server, dir.path().join("log"))?;
     let socket = dir.path().display().to_string();
     let url = format!("postgres://postgres@localhost/postgres?host={socket}");
     let probe = |path: &Path| path.join(".s.PGSQL.5432").exists().then_some(());

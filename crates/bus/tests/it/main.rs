@@ -1,5 +1,7 @@
 //! The bus against a real nats-server.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod consume;
 mod outage;
 mod permissions;

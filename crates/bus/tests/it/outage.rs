@@ -77,3 +77,13 @@ async fn set_up_twice_changes_nothing_and_another_installation_is_refused() {
     assert_eq!(refused.class(), lab_bus::Class::Conflict);
     assert_eq!(bus.installation().await.unwrap(), Some(ours));
 }
+
+#[tokio::test]
+async fn a_service_that_starts_before_its_broker_waits_for_it() {
+    let mut nats = Nats::start().await.unwrap();
+    let url = nats.url();
+    nats.kill();
+    let (bus, restarted) = tokio::join!(connect(url, Identity::Api), nats.restart());
+    restarted.unwrap();
+    assert!(bus.is_connected());
+}

@@ -1,3 +1,5 @@
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test names the events that it is about")]
+
 use super::*;
 
 const UID: &str = "uid-a";
