@@ -98,11 +98,10 @@ mod tests {
     #[test]
     fn every_state_has_its_verdict() {
         for state in State::ALL {
-            let expected = match state {
-                State::Ending => Verdict::Ending,
-                State::Ended => Verdict::Unwanted,
-                live if live.is_live() => Verdict::Wanted,
-                other => panic!("{other} is neither live nor over"),
+            let expected = match (state.is_live(), state) {
+                (true, _) => Verdict::Wanted,
+                (false, State::Ending) => Verdict::Ending,
+                (false, _) => Verdict::Unwanted,
             };
             assert_eq!(of_state(Some(*state)), expected);
         }

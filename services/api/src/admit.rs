@@ -53,7 +53,25 @@ pub(crate) async fn admit(app: &App, owner: &OwnerName, lab: &Lab) -> Result<Ses
         Err(Refused::Problem(problem)) => match problem.code() {
             Code::Capacity => Admission::Full,
             Code::SessionEnding => Admission::Ending,
-            _ => Admission::Unavailable,
+            Code::UnknownLab
+            | Code::LabUnsupported
+            | Code::SessionExists
+            | Code::ClusterUnknown
+            | Code::BusUnreachable
+            | Code::NoSession
+            | Code::NotFound
+            | Code::NotReady
+            | Code::ExtendLimit
+            | Code::UnknownStep
+            | Code::InvalidRequest
+            | Code::PayloadTooLarge
+            | Code::MethodNotAllowed
+            | Code::Unauthorized
+            | Code::Forbidden
+            | Code::Origin
+            | Code::NotServing
+            | Code::Unavailable
+            | Code::Internal => Admission::Unavailable,
         },
     });
     result
@@ -91,6 +109,10 @@ enum Locked {
 }
 
 async fn locked(app: &App, owner: &OwnerName, lab: &Lab) -> Result<Locked, Refused> {
+    // Only one can be served at a time: those who wait do so without a connection, or a thousand of them would leave
+    // none for anything else.
+    let gone = |_| ApiError::new(Code::NotServing, "The service is stopping.");
+    let _turn = app.admissions.acquire().await.map_err(gone)?;
     let mut tx = app.store.begin().await?;
     Store::lock_admission(&mut tx).await?;
     let (live, ending) = Store::of_owner(&mut tx, owner).await?;

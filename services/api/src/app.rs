@@ -11,9 +11,13 @@ use lab_kit::{
     installation::Gate,
 };
 use time::OffsetDateTime;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{cluster::View, effects::Publisher, live::Live, metrics::Metrics, oidc::Oidc, store::Store};
+
+/// Admissions that may hold a connection at once: one that has the lock, one that is next.
+pub(crate) const ADMISSIONS: usize = 2;
 
 /// One replica.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     pub(crate) access: Access,
     pub(crate) settings: Settings,
+    /// Turns at the admission lock, for this replica.
+    pub(crate) admissions: Semaphore,
     /// Ends the streams to browsers.
     pub(crate) shutdown: CancellationToken,
 }

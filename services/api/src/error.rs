@@ -220,13 +220,7 @@ impl From<store::Error> for ApiError {
     /// The text of what went wrong stays in the log.
     fn from(error: store::Error) -> Self {
         let passes = match &error {
-            store::Error::Sql { source, .. } => matches!(
-                source,
-                sqlx::Error::Io(_)
-                    | sqlx::Error::PoolTimedOut
-                    | sqlx::Error::PoolClosed
-                    | sqlx::Error::Tls(_)
-            ),
+            store::Error::Sql { source, .. } => is_passing(source),
             store::Error::Conflict | store::Error::LiveExists => true,
             store::Error::Migrate(_)
             | store::Error::Unreadable { .. }
@@ -241,6 +235,23 @@ impl From<store::Error> for ApiError {
             Self::new(Code::Internal, "The fault was logged.")
         }
     }
+}
+
+/// Whether the database may answer the same statement a moment later.
+fn is_passing(error: &sqlx::Error) -> bool {
+    if let sqlx::Error::Database(e) = error {
+        // Connection, roll-back, resources, state, operator, system: PostgreSQL's classes of what passes.
+        let code = e.code().unwrap_or_default();
+        return ["08", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class));
+    }
+    matches!(
+        error,
+        sqlx::Error::Io(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::BeginFailed
+    )
 }
 
 impl IntoResponse for ApiError {

@@ -24,11 +24,11 @@ mod sessions;
 mod stream;
 mod view;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Instant};
 
 use axum::{
     Json, Router,
-    extract::Request,
+    extract::{Request, State},
     http::{HeaderValue, Method, Uri, header},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
@@ -113,6 +113,7 @@ pub(crate) fn router(app: Arc<App>, web: Option<PathBuf>) -> Router {
         }
     })
     .layer(middleware::from_fn(secured))
+    .layer(middleware::from_fn_with_state(Arc::clone(&app), counted))
     .with_state(app)
 }
 
@@ -126,6 +127,13 @@ async fn unknown() -> ApiError {
 
 async fn not_allowed(method: Method) -> ApiError {
     ApiError::new(Code::MethodNotAllowed, format!("{method} is not possible at this address."))
+}
+
+async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let response = next.run(request).await;
+    app.metrics.answered(response.status(), started.elapsed());
+    response
 }
 
 async fn no_store(request: Request, next: Next) -> Response {

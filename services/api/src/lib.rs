@@ -189,6 +189,7 @@ fn app(options: Options, deps: Deps, shutdown: &Shutdown) -> Result<App, Error> 
         gate: deps.gate,
         metrics: deps.metrics,
         access,
+        admissions: tokio::sync::Semaphore::new(app::ADMISSIONS),
         settings: Settings { vm_cap: options.vm_cap, time_factor: options.time_factor },
         shutdown: shutdown.token.clone(),
     })

@@ -196,11 +196,7 @@ fn every_command_in_every_state() {
         };
         assert_eq!(end, expected_end, "end in {state}");
         assert_eq!(before.extend(T0).is_ok(), ready, "extend in {state}");
-        assert_eq!(
-            before.checked(1, crate::CheckOutcome::Passed, false, T0).is_ok(),
-            ready,
-            "check in {state}"
-        );
+        assert_eq!(before.checked(1, CheckOutcome::Passed, false, T0).is_ok(), ready, "check in {state}");
         let left = gives(&before, Ok(before.leave_queue(T0)));
         let expected = if *state == State::Queued { Decides(State::Requested, "requested") } else { Stays };
         assert_eq!(left, expected, "leave_queue in {state}");
@@ -299,9 +295,9 @@ fn activity_moves_the_idle_deadline_but_never_back() {
     assert_eq!(older.next, later);
     let ahead = later.project(&active(minutes(600)), minutes(8)).unwrap().next;
     assert_eq!(ahead.working().unwrap().idle_at, minutes(38), "a clock that runs ahead buys no time");
-    let auto = later.checked(1, crate::CheckOutcome::Passed, true, minutes(9)).unwrap().next;
+    let auto = later.checked(1, CheckOutcome::Passed, true, minutes(9)).unwrap().next;
     assert_eq!(auto.working().unwrap().idle_at, minutes(35), "an automatic check is no activity");
-    let manual = later.checked(1, crate::CheckOutcome::Passed, false, minutes(9)).unwrap().next;
+    let manual = later.checked(1, CheckOutcome::Passed, false, minutes(9)).unwrap().next;
     assert_eq!(manual.working().unwrap().idle_at, minutes(39));
 }
 

@@ -95,10 +95,12 @@ async fn ask(app: &App, session: SessionId, step: u32, grader: &StoredCheck, aut
         },
         Err(error) => {
             tracing::warn!(session.id = %session, step, error = %lab_kit::telemetry::chain(&error), "no verdict of a check");
-            let cause = match &error {
-                lab_bus::Error::Refused { code, .. } => code.as_str(),
-                unheard if unheard.is_unheard() => "grader_unavailable",
-                _ => "timed_out",
+            let cause = if let lab_bus::Error::Refused { code, .. } = &error {
+                code.as_str()
+            } else if error.is_unheard() {
+                "grader_unavailable"
+            } else {
+                "timed_out"
             };
             row(CheckOutcome::Error, None, String::new(), false, cause)
         }

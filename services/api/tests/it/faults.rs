@@ -75,3 +75,52 @@ async fn a_shutdown_ends_open_event_streams_at_once() {
     assert!(page.next().await.is_none());
     assert!(staff.next().await.is_none());
 }
+
+#[tokio::test]
+async fn a_database_that_is_away_or_holds_nonsense_is_told_without_its_text() {
+    let world = World::start().await;
+    let id = world.start_lab("alice", "repair").await["id"].as_str().unwrap().to_owned();
+    world.outbox_is_empty().await;
+    sqlx::query("update session set lab = 'Not A Lab'").execute(&world.pool).await.unwrap();
+    let broken = world.get("alice", &format!("/api/sessions/{id}")).await;
+    assert_eq!(code(&broken), (500, "internal"));
+    assert!(!broken.1.to_string().contains("Not A Lab"));
+    sqlx::query("update session set lab = 'repair'").execute(&world.pool).await.unwrap();
+
+    let name: String =
+        sqlx::query_scalar("select current_database()::text").fetch_one(&world.pool).await.unwrap();
+    let url = world.pg.url().replace(&format!("/{name}"), "/postgres");
+    let server = sqlx::PgPool::connect(&url).await.unwrap();
+    let run = async |sql: String| sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&server).await.unwrap();
+    run(format!("alter database {name} allow_connections false")).await;
+    let cut = format!("select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'");
+    run(cut).await;
+    lab_testkit::wait_for("the cut", LIMIT, async || {
+        code(&world.get("alice", &format!("/api/sessions/{id}")).await) == (503, "unavailable")
+    })
+    .await;
+    run(format!("alter database {name} allow_connections true")).await;
+    // And everything goes on: the listener, the relay, the projection.
+    let bus = world.bus(Identity::Readiness).await;
+    world.make_ready(&bus, "alice", &id).await;
+    world.outbox_is_empty().await;
+}
+
+#[tokio::test]
+async fn a_replica_whose_installation_is_not_agreed_on_starts_nothing() {
+    let mut world = World::start().await;
+    let bus = world.bus(Identity::Readiness).await;
+    let id = world.start_lab("alice", "repair").await["id"].as_str().unwrap().to_owned();
+    world.replicas.clear();
+    // As after a restore of another environment's backup.
+    sqlx::query("update installation set environment = 'prod'").execute(&world.pool).await.unwrap();
+    world.add_closed_replica().await;
+    let refused = world.call("bob", Method::POST, "/api/sessions", Some(json!({"lab": "repair"}))).await;
+    assert_eq!(code(&refused), (503, "not_serving"));
+    world.report(&bus, &id, good_start("main", world.now())).await;
+    let q = lab_proto::v1::GetSessionRequest { session_id: id.clone() };
+    let asked: Result<lab_proto::v1::GetSessionResponse, _> =
+        bus.ask(lab_proto::subjects::GET_SESSION, &q, Duration::from_secs(5)).await;
+    assert!(matches!(asked, Err(lab_bus::Error::Refused { code, .. }) if code == "not_ready"));
+    assert_eq!(world.get("alice", &format!("/api/sessions/{id}")).await.1["state"], "requested");
+}

@@ -34,7 +34,8 @@ async fn a_session_goes_from_request_to_end_and_the_page_follows_on_another_repl
         states.push(change["state"].as_str().unwrap().to_owned());
     }
     assert!(versions.is_sorted(), "{versions:?}");
-    let ready = world.until("alice", &id, "ready").await;
+    world.until("alice", &id, "ready").await;
+    let ready = world.until_told("alice", &id, 8).await;
     assert_eq!(ready["machines"][0]["disk"], "golden");
     let phases: Vec<&str> =
         ready["timeline"].as_array().unwrap().iter().map(|e| e["phase"].as_str().unwrap()).collect();
@@ -93,13 +94,7 @@ async fn facts_twice_late_and_shuffled_give_the_same_session() {
         }
         world.report(&bus, &id, facts).await;
         world.until(user, &id, "ready").await;
-        // Ready implies every fact before it; those still come.
-        let mut ready = json!(null);
-        lab_testkit::wait_for("all facts", crate::world::LIMIT, async || {
-            ready = world.get(user, &format!("/api/sessions/{id}")).await.1;
-            ready["timeline"].as_array().is_some_and(|t| t.len() == 3 * 6 + 2)
-        })
-        .await;
+        let ready = world.until_told(user, &id, 3 * 6 + 2).await;
         let mut phases: Vec<_> = ready["timeline"]
             .as_array()
             .unwrap()

@@ -13,7 +13,8 @@ async fn senseless_requests_get_their_code_and_change_nothing() {
     let nobody = uuid::Uuid::now_v7();
     let j = |v: serde_json::Value| Some(v);
     let (get, post, delete, put) = (Method::GET, Method::POST, Method::DELETE, Method::PUT);
-    let cases: Vec<(Method, String, Option<serde_json::Value>, (u16, &str))> = vec![
+    type Case = (Method, String, Option<serde_json::Value>, (u16, &'static str));
+    let cases: Vec<Case> = vec![
         (post.clone(), "/api/sessions".into(), j(json!({"lab": "nothing"})), (404, "unknown_lab")),
         (post.clone(), "/api/sessions".into(), j(json!({"lab": "../etc"})), (404, "unknown_lab")),
         (post.clone(), "/api/sessions".into(), j(json!({"lab": "pods"})), (409, "lab_unsupported")),

@@ -22,7 +22,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) const LIST_EVERY: Duration = Duration::from_millis(500);
 
 /// A published example (RFC 8410); it guards nothing.
-const KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
+pub(crate) const KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
     MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
     -----END PRIVATE KEY-----\n";
 
@@ -38,6 +38,7 @@ pub(crate) struct World {
     pub(crate) pool: sqlx::PgPool,
     pub(crate) vm_cap: usize,
     pub(crate) web: Option<std::path::PathBuf>,
+    pub(crate) oidc: Option<lab_api::config::OidcArgs>,
     people: reqwest::Client,
 }
 
@@ -153,6 +154,7 @@ impl World {
             replicas: vec![],
             vm_cap: 8,
             web: None,
+            oidc: None,
             people: reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap(),
         }
     }
@@ -193,6 +195,20 @@ impl World {
     }
 
     pub(crate) async fn add_replica_at(&mut self, nats_url: &str) -> SocketAddr {
+        let (address, gate, view) = self.spawn_replica(nats_url).await;
+        wait_for("the replica to serve", LIMIT, async || gate.allowed() && view.places().is_ok()).await;
+        address
+    }
+
+    /// A replica that must not serve; it has looked at the cluster.
+    pub(crate) async fn add_closed_replica(&mut self) {
+        let url = self.nats.url();
+        let (_, gate, view) = self.spawn_replica(&url).await;
+        wait_for("a look at the cluster", LIMIT, async || view.places().is_ok()).await;
+        assert!(!gate.allowed());
+    }
+
+    async fn spawn_replica(&mut self, nats_url: &str) -> (SocketAddr, Gate, View) {
         let shutdown = Shutdown::new();
         let deps = Deps {
             store: Store::connect(self.pg.url()).await.unwrap(),
@@ -219,12 +235,11 @@ impl World {
             web: self.web.clone(),
             vm_cap: self.vm_cap,
             time_factor: 1.0,
-            oidc: None,
+            oidc: self.oidc.clone(),
         };
         let address = lab_api::start(options, deps, &shutdown).await.unwrap();
-        wait_for("the replica to serve", LIMIT, async || gate.allowed() && view.places().is_ok()).await;
         self.replicas.push(Replica { address, shutdown });
-        address
+        (address, gate, view)
     }
 
     pub(crate) fn token(&self, user: &str, role: auth::Role) -> String {
@@ -296,6 +311,17 @@ impl World {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         panic!("waited in vain for {state}: {last:#}");
+    }
+
+    /// Waits until the timeline has so many entries: `ready` implies the facts before it, which may come later.
+    pub(crate) async fn until_told(&self, user: &str, id: &str, entries: usize) -> Value {
+        let mut session = Value::Null;
+        wait_for("a full timeline", LIMIT, async || {
+            session = self.get(user, &format!("/api/sessions/{id}")).await.1;
+            session["timeline"].as_array().is_some_and(|t| t.len() == entries)
+        })
+        .await;
+        session
     }
 
     /// Publishes facts as whoever reports them.
