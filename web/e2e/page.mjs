@@ -113,6 +113,23 @@ test('a fresh visit is brought to the running session, with what the terminal sh
   return page;
 });
 
+test('a reload in the middle of a lab comes back to it', async () => {
+  const page = await ready();
+  await page.reload();
+  await page.locator('[data-link=open]').waitFor();
+  assert.equal(await page.getByTestId('state').getAttribute('data-state'), 'ready');
+  return page;
+});
+
+test('a session of someone else is not found, and the way back is shown', async () => {
+  const other = await ready();
+  const page = await student();
+  await page.goto(other.url());
+  await page.getByText('it is not yours').waitFor();
+  await other.context().close();
+  return page;
+});
+
 test('the machine learns the size of the terminal, also when the window changes', async () => {
   const page = await ready();
   const size = async () => {
