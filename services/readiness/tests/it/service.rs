@@ -60,7 +60,8 @@ async fn a_machine_is_followed_to_ready_and_reported_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_fails_is_named() {
-    for (lab, want) in [
+    let world = World::start(rules()).await;
+    let cases = [
         ("unschedulable", "failed disk_timeout Unschedulable"),
         ("no-image", "failed disk_timeout ErrImagePull"),
         ("never-boots", "failed boot_timeout not_running"),
@@ -75,15 +76,20 @@ async fn a_start_that_fails_is_named() {
         ("hangs", "failed prepare_timeout timeout"),
         ("cloud-init", "failed prepare_failed cloud_init"),
         ("signal", "failed prepare_failed signal"),
-    ] {
-        let world = World::start(rules()).await;
-        world.session(lab).await;
-        world.wait_fact(want).await;
-        let ended =
-            world.book.facts().into_iter().filter(|f| !f.starts_with("machine-") && !f.starts_with("agent-"));
-        assert_eq!(ended.collect::<Vec<_>>(), [want], "{lab}");
+    ];
+    let mut started = Vec::new();
+    for (lab, want) in cases {
+        started.push((world.session(lab).await, lab, want));
+    }
+    for (session, lab, want) in started {
+        let ended = || {
+            let facts = world.book.facts_of(session).into_iter();
+            facts.filter(|f| f.starts_with("failed") || f.starts_with("stopped")).collect::<Vec<_>>()
+        };
+        wait_for(lab, LIMIT, async || !ended().is_empty()).await;
+        assert_eq!(ended(), [want], "{lab}");
         if lab == "exits" {
-            let failure = world.book.failure().unwrap();
+            let failure = world.book.failure(session).unwrap();
             assert!(failure.log_tail.ends_with("no such unit"), "{}", failure.log_tail);
             assert!(failure.log_tail.len() <= 4096);
         }

@@ -64,7 +64,7 @@ pub(crate) fn short() -> StartLimits {
 #[derive(Default)]
 pub(crate) struct Book {
     sessions: Mutex<HashMap<SessionId, v1::Session>>,
-    facts: Mutex<Vec<Kind>>,
+    facts: Mutex<Vec<(SessionId, Kind)>>,
     is_deaf: AtomicBool,
 }
 
@@ -84,18 +84,24 @@ impl Book {
 
     /// Facts in the order in which they came, in short.
     pub(crate) fn facts(&self) -> Vec<String> {
-        self.facts.lock().unwrap().iter().map(short_form).collect()
+        self.facts.lock().unwrap().iter().map(|(_, kind)| short_form(kind)).collect()
     }
 
-    pub(crate) fn failure(&self) -> Option<v1::MachineFailed> {
-        self.facts.lock().unwrap().iter().find_map(|kind| match kind {
-            Kind::MachineFailed(f) => Some(f.clone()),
+    /// Those of one session.
+    pub(crate) fn facts_of(&self, session: SessionId) -> Vec<String> {
+        let facts = self.facts.lock().unwrap();
+        facts.iter().filter(|(id, _)| *id == session).map(|(_, kind)| short_form(kind)).collect()
+    }
+
+    pub(crate) fn failure(&self, session: SessionId) -> Option<v1::MachineFailed> {
+        self.facts.lock().unwrap().iter().find_map(|(id, kind)| match kind {
+            Kind::MachineFailed(f) if *id == session => Some(f.clone()),
             _ => None,
         })
     }
 
     fn take(&self, id: SessionId, kind: Kind, at: OffsetDateTime) {
-        self.facts.lock().unwrap().push(kind.clone());
+        self.facts.lock().unwrap().push((id, kind.clone()));
         let mut sessions = self.sessions.lock().unwrap();
         let Some(session) = sessions.get_mut(&id) else { return };
         if self.is_deaf.load(Ordering::Relaxed) {
