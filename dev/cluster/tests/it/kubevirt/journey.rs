@@ -54,8 +54,7 @@ async fn vm_becomes_a_guest_that_answers_and_deleting_it_leaves_nothing() {
 async fn readiness_probe_makes_ready_mean_that_the_guest_answers() {
     let lab = lab().await;
     let rules = json!({"rules": [{"lab": "slow", "behaviour": {"agent_ms": 1500}}]});
-    std::fs::write(lab.dir.path().join("state/sim/sim-rules.json"), rules.to_string()).unwrap();
-    let lab = lab.restart().await;
+    set_rules(&lab, rules).await;
     make(&lab, "slow", |vm| {
         vm["spec"]["template"]["spec"]["readinessProbe"] =
             json!({"httpGet": {"path": "/healthz", "port": 8899}, "periodSeconds": 1});
@@ -130,8 +129,7 @@ async fn guest_that_cannot_be_placed_is_unschedulable() {
 async fn image_that_cannot_be_pulled_is_named() {
     let lab = lab().await;
     let rules = json!({"rules": [{"lab": "img", "behaviour": {"image_pull_error": "not found"}}]});
-    std::fs::write(lab.dir.path().join("state/sim/sim-rules.json"), rules.to_string()).unwrap();
-    let lab = lab.restart().await;
+    set_rules(&lab, rules).await;
     make(&lab, "img", |_| ()).await;
     printable(&lab, "img", "ErrImagePull").await;
     printable(&lab, "img", "ImagePullBackOff").await;
@@ -146,8 +144,7 @@ async fn power_off_inside_leaves_the_finished_instance_of_a_once_vm() {
         {"lab": "off", "behaviour": {"dies_after_ms": 100, "dies_as": "poweroff"}},
         {"lab": "crash", "behaviour": {"dies_after_ms": 100, "dies_as": "crash"}},
     ]});
-    std::fs::write(lab.dir.path().join("state/sim/sim-rules.json"), rules.to_string()).unwrap();
-    let lab = lab.restart().await;
+    set_rules(&lab, rules).await;
     make(&lab, "off", |_| ()).await;
     make(&lab, "crash", |_| ()).await;
     let vmi = phase(&lab, "off", "Succeeded").await;
@@ -182,8 +179,7 @@ async fn deleted_instance_of_a_once_vm_is_made_anew_with_another_uid() {
 async fn guest_that_ignores_the_power_button_takes_the_grace_and_ends_failed() {
     let lab = lab().await;
     let rules = json!({"rules": [{"lab": "deaf", "behaviour": {"ignores_power_button": true}}]});
-    std::fs::write(lab.dir.path().join("state/sim/sim-rules.json"), rules.to_string()).unwrap();
-    let lab = lab.restart().await;
+    set_rules(&lab, rules).await;
     make(&lab, "deaf", |vm| vm["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(1)).await;
     phase(&lab, "deaf", "Running").await;
     delete(&lab, "virtualmachines", "deaf").await;

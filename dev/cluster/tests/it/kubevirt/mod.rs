@@ -80,6 +80,12 @@ async fn lab() -> Lab {
     .await
 }
 
+/// Sets what played machines do from now on.
+async fn set_rules(lab: &Lab, rules: Value) {
+    let answer = lab.call(Method::PUT, "/sim/v1/rules", Some(rules)).await;
+    assert_eq!(answer.code, StatusCode::OK, "{}", answer.json());
+}
+
 /// Makes the Secret and the VM.
 async fn make(lab: &Lab, name: &str, change: impl FnOnce(&mut Value)) -> Value {
     lab.create(&path("secrets", ""), secret(name)).await;

@@ -1,5 +1,0 @@
-//! Temporary.
-#[path = "it/harness.rs"]
-mod harness;
-#[path = "it/kubevirt/mod.rs"]
-mod kubevirt;
