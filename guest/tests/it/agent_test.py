@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Tests of agent.py: the real process on a loopback port, with directories of its own. No root needed.
 
-usage: python3 guest/tests/agent_test.py
+usage: python3 guest/tests/it/agent_test.py
 """
 import concurrent.futures
 import http.client
@@ -18,7 +18,7 @@ import termios
 import time
 import unittest
 
-AGENT = pathlib.Path(__file__).parent.parent / "agent.py"
+AGENT = pathlib.Path(__file__).parents[2] / "agent.py"
 TOKEN = "0123456789abcdef" * 4
 
 
