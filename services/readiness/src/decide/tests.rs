@@ -349,3 +349,85 @@ fn a_machine_that_runs_is_not_judged_by_old_conditions() {
     seen.conditions = vec![bad("PodScheduled", "Unschedulable", "x")];
     assert!(at(&pinned(running()), Some(&seen), FRESH, 100).facts.is_empty());
 }
+
+/// Every combination of what can be known, with few values each.
+fn everything() -> Vec<(State, Machine, Option<Seen>, Option<Agent>, Look, i64)> {
+    let phases = [
+        Phase::Unset,
+        Phase::Pending,
+        Phase::Scheduling,
+        Phase::Scheduled,
+        Phase::Running,
+        Phase::Succeeded,
+        Phase::Failed,
+        Phase::WaitingForSync,
+        Phase::Unknown,
+    ];
+    let mut seen = vec![None];
+    for phase in phases {
+        for is_terminating in [false, true] {
+            for id in [UID, "uid-b"] {
+                seen.push(Some(Seen { uid: uid(id), is_terminating, ..vmi(phase) }));
+            }
+        }
+    }
+    let scheduled = Projected { scheduled: Some(t(5)), ..Projected::default() };
+    let over = Projected { is_over: true, ..running() };
+    let facts = [Projected::default(), scheduled, running(), prepared(), ready(), over];
+    let failed = Outcome::Failed { cause: Cause::ExitStatus, exit_code: Some(1), log_tail: String::new() };
+    let agents =
+        [None, Some(agent(None)), Some(agent(Some(Outcome::Ready { at: t(40) }))), Some(agent(Some(failed)))];
+    let looks = [Look::Watched, FRESH, Look::Fresh { has_vm: false }];
+    let mut all = Vec::new();
+    for state in State::ALL {
+        for seen in &seen {
+            for facts in facts {
+                for pin in [None, Some(uid(UID))] {
+                    for agent in &agents {
+                        for look in looks {
+                            for now in [0, 50, 300, 5000] {
+                                let machine = Machine { pinned: pin.clone(), ..pinned(facts) };
+                                all.push((*state, machine, seen.clone(), agent.clone(), look, now));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn whatever_is_known_no_rule_is_broken() {
+    for (state, machine, seen, agent, look, now) in everything() {
+        let decide = || decide(state, &limits(), &machine, seen.as_ref(), agent.as_ref(), look, t(now));
+        let decision = decide();
+        let case = || format!("{state} {machine:?} {seen:?} {agent:?} {look:?} {now}: {decision:?}");
+        assert_eq!(decide(), decision, "a decision depends on nothing else");
+        let mut ends = 0;
+        for kind in &decision.facts {
+            let (is_end, of) = match kind {
+                Kind::MachineFailed(f) => (f.log_tail.is_empty() && f.cause != "exit_status", &f.vmi_uid),
+                Kind::MachineStopped(f) => (true, &f.vmi_uid),
+                Kind::MachineLost(f) => (true, &f.vmi_uid),
+                Kind::MachineScheduled(f) => (false, &f.vmi_uid),
+                Kind::MachineRunning(f) => (false, &f.vmi_uid),
+                Kind::AgentReached(f) => (false, &f.vmi_uid),
+                Kind::MachineReady(f) => (false, &f.vmi_uid),
+                other => panic!("not readiness' to say: {other:?}"),
+            };
+            ends += usize::from(is_end);
+            assert!(!is_end || look != Look::Watched, "an end from the watch: {}", case());
+            let is_pinned = machine.pinned.as_ref().is_none_or(|pin| of == pin.as_str());
+            assert!(is_pinned, "another uid than the pinned one: {}", case());
+        }
+        assert!(ends <= 1, "two ends: {}", case());
+        let is_dialable = seen.as_ref().is_some_and(|s| {
+            s.phase == Phase::Running && !s.is_terminating && machine.pinned.as_ref() == Some(&s.uid)
+        });
+        assert!(decision.poll.is_none() || is_dialable, "{}", case());
+        let is_live = state.is_live() && state != State::Queued && !machine.facts.is_over;
+        assert!(is_live || decision == Decision::default(), "{}", case());
+    }
+}

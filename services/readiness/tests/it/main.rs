@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "helpers of tests are tests")]
 
 mod hostile;
+mod process;
 mod service;
 mod world;

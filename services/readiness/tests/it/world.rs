@@ -186,7 +186,7 @@ impl World {
         world
     }
 
-    fn key(&self) -> PathBuf {
+    pub(crate) fn key(&self) -> PathBuf {
         self.dir.path().join("key")
     }
 
