@@ -34,6 +34,20 @@ pub(crate) fn on_create(resource: &Resource, object: &mut Value) {
     }
 }
 
+/// KubeVirt's webhooks write an object through its types, which leave empty lists and maps of labels out.
+fn without_empties(spec: &mut Value) {
+    if let Some(map) = spec.as_object_mut() {
+        map.retain(|key, value| {
+            let labels = matches!(key.as_str(), "labels" | "annotations");
+            let empty_map = labels && value.as_object().is_some_and(serde_json::Map::is_empty);
+            !empty_map && !value.as_array().is_some_and(Vec::is_empty)
+        });
+        map.values_mut().for_each(without_empties);
+    } else if let Some(list) = spec.as_array_mut() {
+        list.iter_mut().for_each(without_empties);
+    }
+}
+
 /// Defaults that also hold for updates.
 pub(crate) fn always(resource: &Resource, object: &mut Value) {
     if *resource == resource::SECRETS {
@@ -64,6 +78,10 @@ pub(crate) fn always(resource: &Resource, object: &mut Value) {
         spec.entry("schedulerName").or_insert_with(|| json!("default-scheduler"));
     } else if resource.group == resource::ROLES.group {
         role_binding(object);
+    } else if (*resource == resource::VIRTUAL_MACHINES || *resource == resource::VIRTUAL_MACHINE_INSTANCES)
+        && let Some(spec) = object.get_mut("spec")
+    {
+        without_empties(spec);
     }
 }
 

@@ -14,7 +14,7 @@ static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(\d+[smhd])+$").unw
 static VERSION: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(resource version: |current: |in record \(|\()\d+\b").unwrap());
 static GENERATED: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new("^(gen-|zz-after-|virt-launcher-.*-)[a-z0-9]{5}$").unwrap());
+    LazyLock::new(|| Regex::new("^(gen-|zz-after-|virt-launcher-[a-z0-9.-]*-|virt-launcher-b{44})[a-z0-9]{5}$").unwrap());
 static PORT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b(192\.0\.2\.\d+|127\.0\.0\.1):\d+").unwrap());
 
 /// Fields that say when or which, not what.
@@ -51,7 +51,7 @@ fn settled_map(map: &Map<String, Value>) -> Map<String, Value> {
             "remainingItemCount" | "code" => value.clone(),
             _ => settled(value),
         };
-        out.insert(key.clone(), value);
+        out.insert(UUID.replace_all(key, "<uuid>").into_owned(), value);
     }
     out
 }

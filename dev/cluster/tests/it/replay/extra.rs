@@ -41,6 +41,18 @@ fn halted(name: &str) -> Value {
     })
 }
 
+fn namespace(before: u32, name: &str) -> Step {
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    step(before, "POST", "/api/v1/namespaces", body)
+}
+
+fn user_data() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "vm-userdata"},
+        "stringData": {"userdata": "#cloud-config\nhostname: a\n"},
+    })
+}
+
 /// All of them, in order.
 pub(crate) fn steps() -> Vec<Step> {
     let system = "/api/v1/namespaces/kube-system/configmaps";
@@ -110,6 +122,19 @@ pub(crate) fn steps() -> Vec<Step> {
                 "spec": {"hard": {"count/virtualmachines.kubevirt.io": "0"}},
             }),
         ),
+        // Of the series from 1000 on nothing that prepared the ground was kept.
+        namespace(1000, "t10"),
+        step(1000, "POST", "/api/v1/namespaces/t10/secrets", user_data()),
+        namespace(1200, "t12"),
+        namespace(1300, "t13"),
+        namespace(1313, "t13q"),
+        namespace(1317, "t13m"),
+        namespace(1323, "t13pr"),
+        namespace(1327, "t13pb"),
+        namespace(1331, "t13s"),
+        namespace(1401, "t14"),
+        namespace(1500, "t15"),
+        step(1500, "POST", "/api/v1/namespaces/t15/secrets", user_data()),
         step(804, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/t8/rolebindings", binding("r")),
     ]
 }

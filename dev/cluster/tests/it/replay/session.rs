@@ -87,7 +87,7 @@ impl Session {
             self.lab.until_that(&path, |a| a.json()["status"]["used"].is_object()).await;
         } else if number == 231 {
             let now = self.lab.call(Method::GET, "/api/v1/namespaces/t2/secrets/s1", None).await.json();
-            let version = now["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+            let version = now["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
             self.live.insert("340".to_owned(), version);
         } else if number == 401 {
             let version = self.lab.running.as_ref().unwrap().cluster.store().version().to_string();
@@ -149,8 +149,25 @@ impl Session {
         }
     }
 
+    /// A launcher pod has a name of its own in each run.
+    fn live_pod(&self, path: &str) -> String {
+        let Some((namespace, name)) =
+            path.strip_prefix("/api/v1/namespaces/").and_then(|rest| rest.split_once("/pods/"))
+        else {
+            return path.to_owned();
+        };
+        let start = name.rsplit_once('-').map_or(name, |(start, _)| start);
+        let start = if name.len() == 63 { &name[..58] } else { start };
+        let store = self.lab.running.as_ref().unwrap().cluster.store();
+        let pods = store.list(&lab_cluster::resource::PODS, Some(namespace)).items;
+        let live = pods.iter().find(|pod| pod.key.name.starts_with(start));
+        let live = live.map_or(name, |pod| &*pod.key.name);
+        format!("/api/v1/namespaces/{namespace}/pods/{live}")
+    }
+
     fn translated(&self, text: &str) -> String {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
+        let path = &self.live_pod(path);
         let pairs: Vec<String> = query
             .split('&')
             .filter(|p| !p.is_empty())
@@ -162,7 +179,7 @@ impl Session {
                 if pair.contains('=') { format!("{key}={value}") } else { key.to_owned() }
             })
             .collect();
-        if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
+        if pairs.is_empty() { path.clone() } else { format!("{path}?{}", pairs.join("&")) }
     }
 
     fn translated_body(&self, body: &Value) -> Option<String> {
@@ -260,6 +277,9 @@ impl Session {
                 (_, true) => "bad",
                 (who, false) => who,
             };
+            if recording.number >= 600 && content["request"]["method"] != "GET" {
+                self.settle().await;
+            }
             // What controllers do shows a moment later; a read may be repeated.
             let patience =
                 if content["request"]["method"] == "GET" { Duration::from_secs(2) } else { Duration::ZERO };
@@ -274,6 +294,17 @@ impl Session {
             }
         }
         self.replay_other(recording).await
+    }
+
+    /// Waits until the controllers have done what there was to do: the recording left them time between requests.
+    async fn settle(&self) {
+        let store = self.lab.running.as_ref().unwrap().cluster.store();
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let mut before = 0;
+        while store.version() != before && Instant::now() < deadline {
+            before = store.version();
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
     }
 
     fn compare(&mut self, recording: &Recording, recorded: &Value, answer: &Answer) -> Outcome {
