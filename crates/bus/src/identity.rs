@@ -3,7 +3,7 @@
 //! Each service publishes only its own facts (decisions and timers: the api), administers only its own durables, and
 //! reads replies only in its own inbox. Streams belong to a set-up identity. What is not listed is refused.
 
-use std::{fmt::Write as _, path::Path};
+use std::fmt::Write as _;
 
 use lab_proto::subjects::{self, Subjects, publishes};
 use secrecy::SecretString;
@@ -265,24 +265,4 @@ pub fn authorization(names: &Subjects, users: &[User]) -> String {
     }
     text.push_str("  ]\n}\n");
     text
-}
-
-/// A whole server configuration: JetStream on disk and the users of one environment.
-///
-/// `sync_always` makes every stored message survive a power cut on a one-node broker, for a file sync each.
-#[must_use]
-pub fn server_config(
-    names: &Subjects,
-    users: &[User],
-    host: &str,
-    port: u16,
-    store: &Path,
-    sync_always: bool,
-) -> String {
-    let sync = if sync_always { "  sync_interval = always\n" } else { "" };
-    let store = store.display().to_string();
-    format!(
-        "host = {host:?}\nport = {port}\nmax_payload = 1MB\njetstream {{\n  store_dir = {store:?}\n{sync}}}\n{}",
-        authorization(names, users)
-    )
 }

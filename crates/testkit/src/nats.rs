@@ -99,11 +99,29 @@ impl Nats {
     }
 }
 
+/// `LAB_NATS_SERVER`, a new enough one on the PATH, or one that was fetched before.
 fn server() -> Result<PathBuf> {
-    let cached = child::cache_dir().join("nats-server").join(VERSION).join("nats-server");
-    child::find("LAB_NATS_SERVER", "nats-server", std::slice::from_ref(&cached)).with_context(|| {
-        format!("no nats-server: neither LAB_NATS_SERVER, nor on the PATH, nor {}", cached.display())
+    if let Some(named) = child::env("LAB_NATS_SERVER") {
+        return Ok(named.into());
+    }
+    let cache = child::cache_dir();
+    let mut found = child::find("", "nats-server", &[]).filter(|program| is_new_enough(program));
+    let fetched = [
+        cache.join(format!("nats-server-{VERSION}")),
+        cache.join("nats-server").join(VERSION).join("nats-server"),
+    ];
+    found = found.or_else(|| fetched.iter().find(|program| program.is_file()).cloned());
+    found.with_context(|| {
+        format!("no nats-server 2.12: neither LAB_NATS_SERVER, nor on the PATH, nor {}", fetched[0].display())
     })
+}
+
+/// Debian 12's own 2.9 takes our streams and silently ignores half of their settings.
+fn is_new_enough(program: &std::path::Path) -> bool {
+    let Ok(output) = std::process::Command::new(program).arg("--version").output() else { return false };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut parts = text.trim().rsplit('v').next().unwrap_or_default().split('.').map(str::parse::<u32>);
+    matches!((parts.next(), parts.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (2, 12))
 }
 
 fn ports_files(dir: &std::path::Path) -> Result<Vec<PathBuf>> {

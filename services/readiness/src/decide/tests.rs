@@ -350,8 +350,11 @@ fn a_machine_that_runs_is_not_judged_by_old_conditions() {
     assert!(at(&pinned(running()), Some(&seen), FRESH, 100).facts.is_empty());
 }
 
+/// All that a decision is made from.
+type Known = (State, Machine, Option<Seen>, Option<Agent>, Look, i64);
+
 /// Every combination of what can be known, with few values each.
-fn everything() -> Vec<(State, Machine, Option<Seen>, Option<Agent>, Look, i64)> {
+fn everything() -> Vec<Known> {
     let phases = [
         Phase::Unset,
         Phase::Pending,
