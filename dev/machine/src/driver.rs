@@ -34,6 +34,12 @@ pub enum Error {
         /// Which machine.
         uid: String,
     },
+    /// A rule of the `sim` driver says that it fails.
+    #[error("machine {uid} was told to fail")]
+    Told {
+        /// Which machine.
+        uid: String,
+    },
     /// The state directory could not be read or written.
     #[error("cannot use {path}")]
     State {

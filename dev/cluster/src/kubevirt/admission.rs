@@ -74,7 +74,9 @@ fn mutate_vm(request: &AdmissionRequest<'_>, vm: &mut Value) -> Result<(), Statu
     if request.operation == Operation::Update || vm.pointer("/spec/template").is_none() {
         return Ok(());
     }
+    drop_empty(vm, &["/spec/dataVolumeTemplates", "/spec/template/metadata/labels"]);
     let template = &mut vm["spec"]["template"];
+    drop_empty_of_instance(&mut template["spec"]);
     let annotations = object::meta_mut(template).entry("annotations").or_insert_with(|| json!({}));
     annotations[TOPOLOGY] = "v3".into();
     object::meta_mut(template).remove("creationTimestamp");
@@ -111,12 +113,33 @@ fn mutate_vmi(request: &AdmissionRequest<'_>, vmi: &mut Value) -> Result<(), Sta
     if annotations.get(TOPOLOGY).is_none() {
         annotations[TOPOLOGY] = "v3".into();
     }
+    drop_empty_of_instance(&mut vmi["spec"]);
     template::default_spec(&mut vmi["spec"]);
     let firmware = object::child_mut(object_child(vmi), "firmware");
     firmware.entry("uuid").or_insert_with(|| Uuid::new_v4().to_string().into());
     let known = vmi.get("status").cloned().unwrap_or_default();
     vmi["status"] = template::first_status(&vmi["spec"], &known);
     Ok(())
+}
+
+/// What passes through KubeVirt's own types loses lists and maps that are empty.
+fn drop_empty(value: &mut Value, pointers: &[&str]) {
+    for pointer in pointers {
+        let Some((parent, key)) = pointer.rsplit_once('/') else { continue };
+        let Some(map) = value.pointer_mut(parent).and_then(Value::as_object_mut) else { continue };
+        let is_empty = map.get(key).is_some_and(|found| {
+            found.as_array().is_some_and(Vec::is_empty)
+                || found.as_object().is_some_and(serde_json::Map::is_empty)
+        });
+        if is_empty {
+            map.remove(key);
+        }
+    }
+}
+
+fn drop_empty_of_instance(spec: &mut Value) {
+    let lists = ["/volumes", "/networks", "/domain/devices/disks", "/domain/devices/interfaces"];
+    drop_empty(spec, &lists);
 }
 
 fn object_child(vmi: &mut Value) -> &mut Value {

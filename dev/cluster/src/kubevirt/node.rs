@@ -123,6 +123,12 @@ impl World {
             return self.ended(vmi, End::Crashed);
         };
         self.follow(&vmi.key, &machine);
+        if phase(&vmi.value) == "Scheduled" && object::label(&pod.value, NODE_LABEL).is_none() {
+            self.client.update(&pod.key, |pod| {
+                object::meta_mut(pod).entry("labels").or_insert_with(|| json!({}))[NODE_LABEL] = NODE.into();
+                Ok(())
+            })?;
+        }
         match (phase(&vmi.value), machine.status().run) {
             ("Scheduling", _) => self.scheduled(vmi),
             (_, Run::Ended(end)) => self.ended(vmi, end),

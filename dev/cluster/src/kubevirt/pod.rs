@@ -29,7 +29,7 @@ pub(super) fn launcher(vmi: &Value) -> Value {
     for (key, value) in [
         ("kubevirt.io", "virt-launcher".to_owned()),
         (CREATED_BY, uid.to_owned()),
-        ("vm.kubevirt.io/name", fitted(name, 63)),
+        ("vm.kubevirt.io/name", name.chars().take(63).collect()),
         ("vmi.kubevirt.io/id", fitted(name, 63)),
     ] {
         labels.insert(key.into(), value.into());
@@ -38,7 +38,7 @@ pub(super) fn launcher(vmi: &Value) -> Value {
     let spec = object::at(vmi, "spec").cloned().unwrap_or_default();
     json!({
         "metadata": {
-            "generateName": format!("virt-launcher-{}-", fitted(name, 48)),
+            "generateName": format!("virt-launcher-{name}-"),
             "labels": labels,
             "annotations": annotations(vmi),
             "ownerReferences": [object::controller_reference(vmi)],
@@ -94,7 +94,8 @@ fn hostname(vmi: &Value) -> String {
 fn annotations(vmi: &Value) -> Value {
     let (name, namespace) = (object::name(vmi), object::namespace(vmi));
     let freezer = |flag: &str| {
-        json!(["/usr/bin/virt-freezer", flag, "--name", name, "--namespace", namespace]).to_string()
+        // With the blanks that its Go template has.
+        format!(r#"["/usr/bin/virt-freezer", "{flag}", "--name", "{name}", "--namespace", "{namespace}"]"#)
     };
     let mut all = json!({
         "descheduler.alpha.kubernetes.io/request-evict-only": "",
@@ -113,6 +114,11 @@ fn annotations(vmi: &Value) -> Value {
             all[key] = value.into();
         }
     }
+    let interfaces = object::at(vmi, "spec.domain.devices.interfaces").and_then(Value::as_array);
+    if interfaces.into_iter().flatten().any(|interface| interface.get("masquerade").is_some()) {
+        all["istio.io/reroute-virtual-interfaces"] = "k6t-eth0".into();
+        all["traffic.sidecar.istio.io/kubevirtInterfaces"] = "k6t-eth0".into();
+    }
     if let Some(networks) = multus(vmi) {
         all["k8s.v1.cni.cncf.io/networks"] = networks.into();
     }
@@ -122,7 +128,7 @@ fn annotations(vmi: &Value) -> Value {
 /// The secondary networks, as Multus reads them: interface names are a hash of the network's name.
 fn multus(vmi: &Value) -> Option<String> {
     let networks = object::at(vmi, "spec.networks")?.as_array()?;
-    let list: Vec<Value> = networks
+    let list: Vec<String> = networks
         .iter()
         .filter_map(|network| {
             let name = network.get("name")?.as_str()?;
@@ -130,10 +136,11 @@ fn multus(vmi: &Value) -> Option<String> {
             let (namespace, attachment) =
                 reference.split_once('/').unwrap_or((object::namespace(vmi), reference));
             let hash = hex::encode(Sha256::digest(name.as_bytes()));
-            Some(json!({"name": attachment, "namespace": namespace, "interface": format!("pod{}", &hash[..11])}))
+            let interface = format!("pod{}", &hash[..11]);
+            Some(format!(r#"{{"name":"{attachment}","namespace":"{namespace}","interface":"{interface}"}}"#))
         })
         .collect();
-    (!list.is_empty()).then(|| Value::Array(list).to_string())
+    (!list.is_empty()).then(|| format!("[{}]", list.join(",")))
 }
 
 fn spec_volumes(spec: &Value) -> impl Iterator<Item = &Value> {
@@ -155,6 +162,9 @@ fn volumes(spec: &Value) -> Vec<Value> {
         if let Some(secret) = volume.pointer("/cloudInitNoCloud/networkDataSecretRef/name") {
             all.push(json!({"name": format!("{name}-ndata"), "secret": {"secretName": secret, "defaultMode": 420}}));
         }
+    }
+    for volume in spec_volumes(spec) {
+        let name = object::text_at(volume, "name");
         if let Some(image) = volume.pointer("/containerDisk/image") {
             images = true;
             let policy = volume.pointer("/containerDisk/imagePullPolicy").cloned().unwrap_or_default();
@@ -307,7 +317,7 @@ fn mounts(spec: &Value) -> Vec<Value> {
         json!({"name": "libvirt-runtime", "mountPath": "/var/run/libvirt"}),
         json!({"name": "sockets", "mountPath": "/var/run/kubevirt/sockets"}),
     ];
-    for (index, volume) in spec_volumes(spec).enumerate() {
+    for volume in spec_volumes(spec) {
         let name = object::text_at(volume, "name");
         for (source, suffix, keys) in [
             ("/cloudInitNoCloud/secretRef", "udata", ["userdata", "userData"]),
@@ -323,6 +333,9 @@ fn mounts(spec: &Value) -> Vec<Value> {
                 }));
             }
         }
+    }
+    for (index, volume) in spec_volumes(spec).enumerate() {
+        let name = object::text_at(volume, "name");
         if volume.get("containerDisk").is_some() {
             all.push(json!({
                 "name": name, "readOnly": true,

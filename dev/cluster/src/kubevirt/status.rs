@@ -50,7 +50,12 @@ pub(super) fn ever_ran(vmi: &Value) -> bool {
 
 /// The first status of a VM: before anything was done for it.
 pub(super) fn first(vm: &Value, around: Around<'_>) -> Value {
-    json!({"printableStatus": "Stopped", "volumeSnapshotStatuses": snapshots(vm, around)})
+    let mut status = json!({"printableStatus": "Stopped"});
+    let snapshots = snapshots(vm, around);
+    if snapshots.as_array().is_some_and(|list| !list.is_empty()) {
+        status["volumeSnapshotStatuses"] = snapshots;
+    }
+    status
 }
 
 /// The status that the VM should show.
@@ -74,7 +79,10 @@ pub(super) fn next(vm: &Value, around: Around<'_>, now: OffsetDateTime) -> Value
     }
     start_failure(&mut status, around, now);
     status["printableStatus"] = printable(vm, &status, around, &strategy).into();
-    status["volumeSnapshotStatuses"] = snapshots(vm, around);
+    match snapshots(vm, around) {
+        Value::Array(list) if list.is_empty() => flag(&mut status, "volumeSnapshotStatuses", false),
+        list => status["volumeSnapshotStatuses"] = list,
+    }
     status
 }
 
@@ -91,8 +99,8 @@ fn flag(status: &mut Value, key: &str, set: bool) {
 fn conditions_from(vm: &Value, status: &mut Value, around: Around<'_>) {
     let terminating = object::deletion_timestamp(vm).is_some();
     let Some(vmi) = around.vmi else {
-        // Without an instance nothing but its absence is known.
-        for old in kinds(status).into_iter().filter(|kind| kind != "Ready") {
+        // Without an instance nothing but its absence is known, and that the next one will be another.
+        for old in kinds(status).into_iter().filter(|kind| kind != "Ready" && kind != "RestartRequired") {
             conditions::remove(status, &old);
         }
         conditions::set(status, Condition::not_ready("VMINotExists", "VMI does not exist"));

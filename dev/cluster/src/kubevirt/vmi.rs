@@ -139,7 +139,9 @@ impl World {
             let status = &mut vmi["status"];
             let text = "virt-launcher pod has not yet been scheduled";
             conditions::set(status, Condition::not_ready("PodNotExists", text));
-            if reason == "FailedPvcNotFound" && conditions::find(status, "PodScheduled").is_none() {
+            if reason == "FailedPvcNotFound" {
+                // The second look moves it behind the other, as the real one does.
+                conditions::remove(status, "PodScheduled");
                 conditions::put(
                     status,
                     json!({

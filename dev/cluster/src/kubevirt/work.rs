@@ -229,8 +229,9 @@ impl World {
             if change.is_removal() {
                 self.instance_is_gone(change.object());
             }
-            queue.push(key.clone());
+            // The VM first: it shows each state of its instance before that goes on to the next.
             queue.push(here(&VIRTUAL_MACHINES, &key.name));
+            queue.push(key.clone());
         } else if *key.resource == PODS {
             let pod = &change.object().value;
             if object::label(pod, CREATED_BY).is_some() {

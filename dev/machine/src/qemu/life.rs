@@ -3,7 +3,7 @@
 //! The emulator is started with `-no-shutdown`: a guest that powers off leaves it paused until we have taken note and
 //! tell it to end. So a power-off that happens while nobody watches is still known to the next process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::command::SERIAL;
+use super::command::{SERIAL, SERIAL_LOG};
 use super::qmp::{Event, Qmp};
 use super::record::Record;
 use super::{process, socket};
@@ -28,6 +28,9 @@ const QUIT: Duration = Duration::from_secs(3);
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// One read of the serial line.
 const CHUNK: usize = 8192;
+/// What the emulator's log of the serial line may grow to while we watch: a guest that prints for ever must not fill
+/// the disk of the host.
+const LOG: usize = 4 << 20;
 
 /// Everything that the task of one machine owns.
 pub(super) struct Life {
@@ -135,9 +138,15 @@ pub(super) async fn serial(
     let (mut reader, mut writer) = stream.into_split();
     let down = async {
         let mut buffer = BytesMut::with_capacity(CHUNK);
-        while let Ok(1..) = reader.read_buf(&mut buffer).await {
+        let mut logged = 0;
+        while let Ok(read @ 1..) = reader.read_buf(&mut buffer).await {
             printer.print(buffer.split().freeze()).await;
             buffer.reserve(CHUNK);
+            logged += read;
+            if logged > LOG {
+                logged = 0;
+                cut_log(&directory).await;
+            }
         }
     };
     let up = async {
@@ -153,5 +162,14 @@ pub(super) async fn serial(
         () = down => {}
         () = up => {}
         () = let_go.cancelled() => {}
+    }
+}
+
+/// The emulator appends: what it writes next stands at the beginning again.
+async fn cut_log(directory: &Path) {
+    let path = directory.join(SERIAL_LOG);
+    let cut = async { tokio::fs::OpenOptions::new().write(true).open(&path).await?.set_len(0).await };
+    if let Err(error) = cut.await {
+        tracing::debug!(file = %path.display(), %error, "the log of a serial line was not cut");
     }
 }

@@ -104,7 +104,10 @@ impl Settings {
         };
         let file = read();
         Self {
-            prepare_timeout_s: file.as_ref().and_then(|file| file.prepare_timeout_s).map_or(300, whole_seconds),
+            prepare_timeout_s: file
+                .as_ref()
+                .and_then(|file| file.prepare_timeout_s)
+                .map_or(300, whole_seconds),
             token: file.and_then(|file| file.token),
         }
     }

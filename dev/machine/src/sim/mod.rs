@@ -121,6 +121,9 @@ impl Sim {
             return Err(Error::Exists { uid: spec.uid });
         }
         let behaviour = self.behaviour(&spec.uid, &spec.labels);
+        if behaviour.launcher_fails == Some(true) {
+            return Err(Error::Told { uid: spec.uid });
+        }
         let taken = |address| lock(&self.0.machines).values().any(|machine| machine.address() == address);
         let address =
             address::pick(taken).map_err(|source| Error::Address { uid: spec.uid.clone(), source })?;

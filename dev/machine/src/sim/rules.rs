@@ -64,6 +64,9 @@ pub struct Behaviour {
     /// The image cannot be pulled; the text is the runtime's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_pull_error: Option<String>,
+    /// The machine cannot even be begun: its launcher fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launcher_fails: Option<bool>,
     /// The machine never gets to Running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub never_boots: Option<bool>,
@@ -244,6 +247,7 @@ impl Behaviour {
         set(&mut self.shutdown_ms, &other.shutdown_ms);
         set(&mut self.unschedulable, &other.unschedulable);
         set(&mut self.image_pull_error, &other.image_pull_error);
+        set(&mut self.launcher_fails, &other.launcher_fails);
         set(&mut self.never_boots, &other.never_boots);
         set(&mut self.fails_to_boot, &other.fails_to_boot);
         set(&mut self.dies_after_ms, &other.dies_after_ms);

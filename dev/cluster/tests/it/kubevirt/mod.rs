@@ -3,6 +3,7 @@
 mod console;
 mod disks;
 mod journey;
+mod recorded;
 mod timelines;
 
 use std::time::Duration;
