@@ -60,7 +60,7 @@ class Phases:
 
     def write(self, name, data):
         path = f"{self.folder}/{name}"
-        for target in path + ".new", path:  # a full disk has no room for a second file
+        for target in path + ".new", path:  # a full disk has no room for two
             try:
                 with open(target, "wb") as file:
                     file.write(data)
@@ -169,7 +169,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def grade(script, limit):
-    # In memory: a grader never lies on a disk, and needs no room on a full one.
+    # In memory: a grader never lies on a disk, nor needs room on one.
     with open(os.memfd_create("grader"), "wb", 0) as file:
         file.write(script)
         first = script.split(b"\n", 1)[0]
@@ -181,8 +181,9 @@ def grade(script, limit):
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    # http.server's own class asks DNS for the host's name before it listens.
+    # http.server's own asks DNS for the host's name before it listens.
     allow_reuse_address = daemon_threads = True
+    request_queue_size = THREADS
 
     def verify_request(self, *_):
         return threading.active_count() < THREADS

@@ -149,7 +149,7 @@ impl Checker<'_> {
         }
         let disk = match &written.disk {
             Some(word) => self.word("disk", word).unwrap_or(DiskKind::Container),
-            None => DiskKind::Golden,
+            None => DiskKind::Container,
         };
         let cpus = written.cpus.as_ref().map_or(1, |cpus| cpus.value);
         if let Some(word) = written.cpus.as_ref().filter(|cpus| !(1..=16).contains(&cpus.value)) {

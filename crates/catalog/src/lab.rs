@@ -162,7 +162,7 @@ pub struct Step {
     pub text: Texts,
     /// Shown on request, in Markdown.
     pub hint: Option<Texts>,
-    /// Never leaves the server before the session has ended, in Markdown.
+    /// In Markdown; never leaves the server.
     pub solution: Option<Texts>,
     /// None: a step to read.
     pub check: Option<Check>,

@@ -1,4 +1,5 @@
-//! The agent and the start script as a machine has them: real processes, no machine.
+//! The start script as a machine has it, but below a directory. The agent's own tests are `guest/tests/agent_test.py`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     fs,
@@ -15,12 +16,6 @@ fn source(file: &str) -> PathBuf {
 
 fn text(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
-}
-
-#[test]
-fn the_agent_passes_its_own_tests() {
-    let output = Command::new("python3").arg(source("tests/it/agent_test.py")).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
 }
 
 /// A root directory for start.sh, which is run with its absolute paths moved below it.
