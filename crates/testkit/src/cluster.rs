@@ -37,10 +37,11 @@ impl Default for SimOptions {
 /// A running cluster.
 #[derive(Debug)]
 pub struct Cluster {
+    // Before the folder: fields are dropped in order, and a running cluster would write into it again.
+    process: Option<Process>,
     dir: TempDir,
     options: SimOptions,
     address: SocketAddr,
-    process: Option<Process>,
 }
 
 #[derive(Deserialize)]

@@ -14,10 +14,11 @@ pub const VERSION: &str = "2.15.1";
 /// A running nats-server.
 #[derive(Debug)]
 pub struct Nats {
+    // Before the folder: fields are dropped in order, and a running server would write into it again.
+    process: Option<Process>,
     dir: TempDir,
     extra: String,
     port: u16,
-    process: Option<Process>,
 }
 
 #[derive(Deserialize)]
