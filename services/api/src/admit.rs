@@ -21,7 +21,7 @@ use crate::{
     app::App,
     error::{ApiError, Code},
     metrics::Admission,
-    store::{self, Store, StoredCheck, StoredStep},
+    store::{self, Store, StoredCheck, StoredStep, Tx},
 };
 
 /// A message that waits longer than this says that the bus is away.
@@ -109,29 +109,20 @@ enum Locked {
 }
 
 async fn locked(app: &App, owner: &OwnerName, lab: &Lab) -> Result<Locked, Refused> {
+    // A look without the lock first: of a thousand at once nearly all are refused, and need not wait for their turn.
+    let mut tx = app.store.begin().await?;
+    if let Some(refused) = refuse(app, &mut tx, owner, lab).await? {
+        return Ok(refused);
+    }
+    drop(tx);
     // Only one can be served at a time: those who wait do so without a connection, or a thousand of them would leave
     // none for anything else.
     let gone = |_| ApiError::new(Code::NotServing, "The service is stopping.");
     let _turn = app.admissions.acquire().await.map_err(gone)?;
     let mut tx = app.store.begin().await?;
     Store::lock_admission(&mut tx).await?;
-    let (live, ending) = Store::of_owner(&mut tx, owner).await?;
-    if let Some(id) = live {
-        return Ok(Locked::Exists(id));
-    }
-    if ending >= MAX_ENDING {
-        let detail = format!("{ending} of your sessions are still being cleared away.");
-        return Err(ApiError::new(Code::SessionEnding, detail).into());
-    }
-    let cluster = app
-        .cluster
-        .places()
-        .map_err(|unknown| ApiError::new(Code::ClusterUnknown, format!("Just now {unknown}.")))?;
-    let own = Store::places(&mut tx).await?;
-    let used = capacity::used(&own, &cluster);
-    app.metrics.places(used);
-    if let Err(full) = capacity::admit(used, lab.machines.len(), app.settings.vm_cap) {
-        return Ok(Locked::Full(full));
+    if let Some(refused) = refuse(app, &mut tx, owner, lab).await? {
+        return Ok(refused);
     }
     // Read under the lock, so that the order of creation is the order of admission.
     let now = app.now();
@@ -147,6 +138,26 @@ async fn locked(app: &App, owner: &OwnerName, lab: &Lab) -> Result<Locked, Refus
     }
     Store::commit(tx).await?;
     Ok(Locked::Admitted(Box::new(made.next)))
+}
+
+/// Why `owner` cannot start `lab`, by what the transaction sees; `None`: they can.
+async fn refuse(app: &App, tx: &mut Tx, owner: &OwnerName, lab: &Lab) -> Result<Option<Locked>, Refused> {
+    let (live, ending) = Store::of_owner(tx, owner).await?;
+    if let Some(id) = live {
+        return Ok(Some(Locked::Exists(id)));
+    }
+    if ending >= MAX_ENDING {
+        let detail = format!("{ending} of your sessions are still being cleared away.");
+        return Err(ApiError::new(Code::SessionEnding, detail).into());
+    }
+    let cluster = app
+        .cluster
+        .places()
+        .map_err(|unknown| ApiError::new(Code::ClusterUnknown, format!("Just now {unknown}.")))?;
+    let own = Store::places(tx).await?;
+    let used = capacity::used(&own, &cluster);
+    app.metrics.places(used);
+    Ok(capacity::admit(used, lab.machines.len(), app.settings.vm_cap).err().map(Locked::Full))
 }
 
 /// Always an error: the session that is in the way.

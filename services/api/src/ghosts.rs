@@ -32,7 +32,14 @@ pub(crate) struct Look {
 pub(crate) async fn look(app: &App) -> Result<Option<Look>, Error> {
     let Ok(listed) = app.cluster.fresh() else { return Ok(None) };
     let states = states(app, &listed).await?;
-    let states: HashMap<SessionId, State> = states.into_iter().map(|(id, (state, _))| (id, state)).collect();
+    let states: HashMap<SessionId, State> = states
+        .into_iter()
+        .map(|(id, (state, ended_at))| {
+            // The list may be older than the end: what it shows of such a session was being deleted then.
+            let was_ending = ended_at.is_some_and(|at| at >= listed.begun_at);
+            (id, if was_ending { State::Ending } else { state })
+        })
+        .collect();
     let released = app.store.released().await?;
     let assessment = ghost::assess(&listed.seen(), &states, &released);
     app.metrics.ghosts(assessment.unreleased.len(), assessment.hold);

@@ -222,6 +222,8 @@ impl Session {
             }
             Effect::Gone { reason, cause } => (!live, live.then_some((reason, cause, String::new()))),
         };
+        // KubeVirt keeps whole seconds: cut off, a time can lie before the request that it answers.
+        let at = at.max(self.requested_at());
         changed |= next.timeline.note(step, Some(name), at, now, late);
         if let Some((reason, cause, log_tail)) = fails {
             let text = |s: String| (!s.is_empty()).then_some(s);
@@ -232,6 +234,10 @@ impl Session {
         }
         next.version += u64::from(changed);
         Ok(Projection { next, decisions: vec![] })
+    }
+
+    fn requested_at(&self) -> OffsetDateTime {
+        self.timeline.get(Step::Requested, None).map_or(self.created_at, |entry| entry.at)
     }
 
     fn become_ready(mut self, now: OffsetDateTime) -> Projection {

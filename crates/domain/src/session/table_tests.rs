@@ -333,3 +333,11 @@ fn every_end_has_plain_words() {
         assert!(plain_words(*reason, None).len() > 20, "{reason}");
     }
 }
+
+#[test]
+fn a_time_cut_to_whole_seconds_does_not_lie_before_the_request() {
+    let requested = T0 + Duration::from_millis(700);
+    let fact = Fact::MachineScheduled { machine: name("main"), uid: uid("u1"), at: T0 };
+    let next = queued(&["main"]).leave_queue(requested).next.project(&fact, requested).unwrap().next;
+    assert_eq!(next.timeline.get(Step::Scheduled, Some(&name("main"))).unwrap().at, requested);
+}

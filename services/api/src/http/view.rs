@@ -2,7 +2,7 @@
 
 use lab_domain::{
     deadline,
-    session::{Phase, Session, plain_words},
+    session::{Entry, Phase, Session, plain_words},
 };
 use serde::Serialize;
 use time::{OffsetDateTime, serde::rfc3339};
@@ -112,10 +112,11 @@ impl SessionView {
             Phase::Starting { deadline, .. } => Some(*deadline),
             Phase::Queued | Phase::Ready(_) | Phase::Ending(_) | Phase::Ended { .. } => None,
         };
-        let mut timeline: Vec<EntryView> = session
-            .timeline
-            .entries()
-            .iter()
+        // By step and not by time: KubeVirt keeps whole seconds, so times of neighbouring steps may cross.
+        let mut entries: Vec<&Entry> = session.timeline.entries().iter().collect();
+        entries.sort_by_key(|e| (e.step, e.machine.is_none(), e.at));
+        let timeline = entries
+            .into_iter()
             .map(|e| EntryView {
                 phase: e.step.as_str(),
                 machine: e.machine.as_ref().map(ToString::to_string),
@@ -123,7 +124,6 @@ impl SessionView {
                 late: e.late,
             })
             .collect();
-        timeline.sort_by_key(|e| e.at);
         Self {
             id: session.id.to_string(),
             lab: session.lab.to_string(),

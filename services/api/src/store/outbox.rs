@@ -34,24 +34,28 @@ impl Store {
         messages: &[Message],
         now: OffsetDateTime,
     ) -> Result<(), Error> {
-        for message in messages {
-            sqlx::query!(
-                "insert into outbox (session, message_id, subject, headers, payload, created_at)
-                 values ($1, $2, $3, $4, $5, $6)",
-                session.0,
-                message.id,
-                message.subject,
-                Json(&message.headers) as _,
-                message.payload,
-                now
-            )
-            .execute(&mut **tx)
-            .await
-            .map_err(Error::sql("write an outbox row"))?;
-        }
         if messages.is_empty() {
             return Ok(());
         }
+        let column = |of: fn(&Message) -> String| messages.iter().map(of).collect::<Vec<_>>();
+        let headers: Vec<_> = messages.iter().map(|m| serde_json::json!(m.headers)).collect();
+        let payloads: Vec<_> = messages.iter().map(|m| m.payload.clone()).collect();
+        sqlx::query!(
+            "insert into outbox (session, message_id, subject, headers, payload, created_at)
+             select $1, m.id, m.subject, m.headers, m.payload, $6
+             from unnest($2::text[], $3::text[], $4::jsonb[], $5::bytea[]) with ordinality
+                as m (id, subject, headers, payload, place)
+             order by m.place",
+            session.0,
+            &column(|m| m.id.clone()),
+            &column(|m| m.subject.clone()),
+            &headers,
+            &payloads,
+            now
+        )
+        .execute(&mut **tx)
+        .await
+        .map_err(Error::sql("write outbox rows"))?;
         Self::notify(tx, OUTBOX_CHANNEL, &session.to_string()).await
     }
 

@@ -44,7 +44,8 @@ impl Store {
                 where s.created_at > $1
                 group by s.lab, t.session, m.name
             ), phases as (
-                select lab, p.phase, p.took
+                -- KubeVirt keeps whole seconds: a phase may seem to begin before the one before it ended.
+                select lab, p.phase, greatest(p.took, interval '0') as took
                 from times, lateral (values
                     (1, 'provisioning', provisioned - requested),
                     (2, 'disk', scheduled - provisioned),
