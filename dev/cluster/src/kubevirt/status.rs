@@ -51,10 +51,7 @@ pub(super) fn ever_ran(vmi: &Value) -> bool {
 /// The first status of a VM: before anything was done for it.
 pub(super) fn first(vm: &Value, around: Around<'_>) -> Value {
     let mut status = json!({"printableStatus": "Stopped"});
-    let snapshots = snapshots(vm, around);
-    if snapshots.as_array().is_some_and(|list| !list.is_empty()) {
-        status["volumeSnapshotStatuses"] = snapshots;
-    }
+    show_snapshots(&mut status, snapshots(vm, around));
     status
 }
 
@@ -79,10 +76,7 @@ pub(super) fn next(vm: &Value, around: Around<'_>, now: OffsetDateTime) -> Value
     }
     start_failure(&mut status, around, now);
     status["printableStatus"] = printable(vm, &status, around, &strategy).into();
-    match snapshots(vm, around) {
-        Value::Array(list) if list.is_empty() => flag(&mut status, "volumeSnapshotStatuses", false),
-        list => status["volumeSnapshotStatuses"] = list,
-    }
+    show_snapshots(&mut status, snapshots(vm, around));
     status
 }
 
@@ -213,7 +207,16 @@ pub(super) fn stop_requested(status: &Value, vmi: &Value) -> bool {
     })
 }
 
-fn snapshots(vm: &Value, around: Around<'_>) -> Value {
+/// An empty list is left out.
+fn show_snapshots(status: &mut Value, list: Vec<Value>) {
+    if list.is_empty() {
+        flag(status, "volumeSnapshotStatuses", false);
+    } else {
+        status["volumeSnapshotStatuses"] = list.into();
+    }
+}
+
+fn snapshots(vm: &Value, around: Around<'_>) -> Vec<Value> {
     let volumes = object::at(vm, "spec.template.spec.volumes").and_then(Value::as_array);
     let one = |volume: &Value| {
         let name = object::text_at(volume, "name");

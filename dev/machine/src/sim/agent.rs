@@ -136,8 +136,7 @@ async fn ready(guest: &Guest, query: &str) -> Report {
     let changed = report.wait_for(|report| phase_word(report.phase) != known);
     // Whether it changed or the time is up, the answer is what holds now.
     let _either = tokio::time::timeout(wait.min(LONGEST_WAIT), changed).await.is_ok();
-    let now = report.borrow().clone();
-    now
+    guest.report.borrow().clone()
 }
 
 /// Seconds as a caller writes them, nonsense being none at all.

@@ -128,11 +128,8 @@ impl Shell {
                 self.show("^C\r\n");
                 self.prompt(guest);
             }
-            0x08 | 0x7f => {
-                if self.line.pop().is_some() {
-                    self.show("\x08 \x08");
-                }
-            }
+            0x08 | 0x7f if self.line.pop().is_some() => self.show("\x08 \x08"),
+            0x08 | 0x7f => {}
             _ if self.line.len() < LINE => {
                 self.line.push(byte);
                 self.pending.extend_from_slice(&[byte]);
