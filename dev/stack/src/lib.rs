@@ -33,4 +33,5 @@ mod stack;
 mod ui;
 
 pub use cli::main;
+pub use paths::cache_dir;
 pub use stack::{Driver, Options, Stack};

@@ -53,7 +53,7 @@ pub(crate) fn image_store(cache: &Path) -> PathBuf {
 }
 
 /// The shared caches: `$XDG_CACHE_HOME/ttlab`, else `~/.cache/ttlab`.
-pub(crate) fn cache_dir() -> Result<PathBuf> {
+pub fn cache_dir() -> Result<PathBuf> {
     if let Some(cache) = settings::path("XDG_CACHE_HOME") {
         return Ok(cache.join("ttlab"));
     }

@@ -14,19 +14,22 @@ use super::database::TestDatabase;
 use crate::paths::{Paths, make_dir};
 use crate::ui;
 
+/// Where the api's build looks for it.
+const COMMITTED: &str = "services/api/.sqlx";
+
 /// `./lab sqlx-prepare`.
 pub(crate) fn prepare() -> Result<ExitCode> {
     let paths = Paths::discover()?;
     let database = TestDatabase::start()?;
     let made = make(&paths, &database)?;
-    let target = paths.repo.join(".sqlx");
+    let target = paths.repo.join(COMMITTED);
     let _ = fs::remove_dir_all(&target);
     make_dir(&target, 0o755)?;
     let files = read(made.path())?;
     for (name, content) in &files {
-        fs::write(target.join(name), content).with_context(|| format!("cannot write .sqlx/{name}"))?;
+        fs::write(target.join(name), content).with_context(|| format!("cannot write {COMMITTED}/{name}"))?;
     }
-    ui::say(format_args!("{} queries in .sqlx: commit them", files.len()));
+    ui::say(format_args!("{} queries in {COMMITTED}: commit them", files.len()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -34,12 +37,12 @@ pub(crate) fn prepare() -> Result<ExitCode> {
 pub(crate) fn check(paths: &Paths, database: Option<&TestDatabase>) -> Result<()> {
     let database = database.context("there is no PostgreSQL")?;
     let made = make(paths, database)?;
-    let (fresh, committed) = (read(made.path())?, read(&paths.repo.join(".sqlx"))?);
+    let (fresh, committed) = (read(made.path())?, read(&paths.repo.join(COMMITTED))?);
     let missing: Vec<&String> = fresh.keys().filter(|name| fresh.get(*name) != committed.get(*name)).collect();
     let stale: Vec<&String> = committed.keys().filter(|name| !fresh.contains_key(*name)).collect();
     if !missing.is_empty() || !stale.is_empty() {
         bail!(
-            ".sqlx is not what the queries say ({} missing or different, {} without a query): run ./lab sqlx-prepare and commit",
+            "{COMMITTED} is not what the queries say ({} missing or different, {} without a query): run ./lab sqlx-prepare and commit",
             missing.len(), stale.len()
         );
     }
