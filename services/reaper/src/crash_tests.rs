@@ -56,7 +56,8 @@ impl Fake {
             inner.objects.iter().filter(|o| o.is_leaving).map(|o| (o.kind, o.identity.clone())).collect();
         inner.objects.retain(|o| {
             let with_vm = matches!(o.kind, Kind::VirtualMachineInstance | Kind::Pod);
-            !o.is_leaving && !(with_vm && gone.contains(&(Kind::VirtualMachine, o.identity.clone())))
+            let lost_its_vm = with_vm && gone.contains(&(Kind::VirtualMachine, o.identity.clone()));
+            !o.is_leaving && !lost_its_vm
         });
     }
 

@@ -19,7 +19,7 @@ use futures::{StreamExt as _, stream};
 use lab_bus::{Delivery, Disposition, event};
 use lab_domain::{SessionId, State, id::object_name};
 use lab_kit::Shutdown;
-use lab_kubevirt::kinds::Kind;
+use lab_kubevirt::{Installation, kinds::Kind};
 use lab_proto::v1;
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -146,32 +146,12 @@ impl<O: Outside> Reaper<O> {
             self.forget(session);
             return Ok(());
         };
-        let own;
-        let (snapshot, is_own) = match shared {
-            Some(shared) => (&shared.snapshot, false),
-            None => {
-                own = self.outside.look(&us, Some(session)).await;
-                (&own, true)
-            }
-        };
         let names: HashSet<String> = known.machines.iter().map(|m| object_name(session, &m.name)).collect();
-        let mut objects: Vec<Object> =
-            snapshot.objects.iter().filter(|o| is_of(o, session, &names)).cloned().collect();
-        let mut is_complete = snapshot.is_complete;
-        if is_own {
-            // A Secret that lost its session label still lies under its name.
-            for name in &names {
-                match self.outside.secret(&us, name).await {
-                    Ok(Some(secret)) if !objects.contains(&secret) => objects.push(secret),
-                    Ok(_) => {}
-                    Err(error) => {
-                        is_complete = false;
-                        self.put_off(session, &error);
-                    }
-                }
-            }
-        }
-        let heard_for = snapshot.began.saturating_duration_since(noted.heard);
+        let Snapshot { began, objects, is_complete } = match shared {
+            Some(shared) => shared.snapshot.clone_of(|object| is_of(object, session, &names)),
+            None => self.look_alone(&us, session, &names).await,
+        };
+        let heard_for = began.saturating_duration_since(noted.heard);
         let look = Look { objects: objects.iter().collect(), is_complete, heard_for };
         let decision = ending::decide(&known, &look);
         for object in decision.delete {
@@ -185,6 +165,25 @@ impl<O: Outside> Reaper<O> {
             Then::LookAfter(rest) => self.again_at(session, now + rest.min(TAKEN_IN)),
         }
         if is_complete { Ok(()) } else { Err(Error::Unseen { session }) }
+    }
+
+    /// A look at one session: its labels, and its Secrets by name, for one that lost its session label still lies there.
+    async fn look_alone(&self, us: &Installation, session: SessionId, names: &HashSet<String>) -> Snapshot {
+        let mut look = self.outside.look(us, Some(session)).await;
+        let secrets = names.iter().map(|name| self.outside.secret(us, name));
+        for secret in futures::future::join_all(secrets).await {
+            match secret {
+                Ok(Some(secret)) if look.objects.iter().all(|o| o.uid != secret.uid) => {
+                    look.objects.push(secret)
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    look.is_complete = false;
+                    self.put_off(session, &error);
+                }
+            }
+        }
+        look
     }
 
     async fn reaped(&self, known: &Known, noted: Noted) -> Result<(), Error> {

@@ -38,6 +38,14 @@ pub(crate) struct Snapshot {
     pub(crate) is_complete: bool,
 }
 
+impl Snapshot {
+    /// The part of it that `belongs`.
+    pub(crate) fn clone_of(&self, belongs: impl Fn(&Object) -> bool) -> Self {
+        let objects = self.objects.iter().filter(|object| belongs(object)).cloned().collect();
+        Self { began: self.began, objects, is_complete: self.is_complete }
+    }
+}
+
 /// The outside.
 pub(crate) trait Outside: Send + Sync + 'static {
     /// A session as the api knows it.

@@ -2,5 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod process;
 mod service;
 mod world;

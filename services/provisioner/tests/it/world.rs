@@ -119,20 +119,25 @@ impl World {
         Self { admin, bus, book, digest, dir, cluster, nats, root }
     }
 
-    /// Starts a provisioner; several may run.
-    pub(crate) fn provisioner(&self, look_interval: &str) -> Shutdown {
+    /// Arguments of a provisioner between broker, cluster and labs.
+    pub(crate) fn arguments(&self, more: &[&str]) -> Vec<String> {
         let path = |name: &str| self.dir.path().join(name).display().to_string();
-        let args = Args::try_parse_from([
-            "lab-provisioner".to_owned(),
+        let mut args = vec![
             format!("--nats-url={}", self.nats.url()),
             format!("--nats-nkey-file={}", seed(self.dir.path(), Identity::Provisioner).display()),
             format!("--kubeconfig={}", self.cluster.kubeconfig("ttlab-provisioner").display()),
             format!("--labs={}", path("labs")),
             format!("--images={}", path("images.yaml")),
             format!("--token-key-file={}", path("key")),
-            format!("--look-interval={look_interval}"),
-        ])
-        .unwrap();
+        ];
+        args.extend(more.iter().map(|&arg| arg.to_owned()));
+        args
+    }
+
+    /// Starts a provisioner; several may run.
+    pub(crate) fn provisioner(&self, look_interval: &str) -> Shutdown {
+        let args = self.arguments(&["--look-interval", look_interval]);
+        let args = Args::try_parse_from(std::iter::once("lab-provisioner".to_owned()).chain(args)).unwrap();
         let shutdown = Shutdown::new();
         let running = shutdown.clone();
         self.root.spawn(async move {

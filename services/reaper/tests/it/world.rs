@@ -125,14 +125,20 @@ impl World {
         Self { bus, book, cluster, admin, dir, nats, root }
     }
 
-    pub(crate) fn reaper(&self, more: &[&str]) -> Shutdown {
+    /// Arguments of a reaper between broker and cluster.
+    pub(crate) fn arguments(&self, more: &[&str]) -> Vec<String> {
         let mut args = vec![
-            "lab-reaper".to_owned(),
             format!("--nats-url={}", self.nats.url()),
             format!("--nats-nkey-file={}", seed(self.dir.path(), Identity::Reaper).display()),
             format!("--kubeconfig={}", self.cluster.kubeconfig("ttlab-reaper").display()),
         ];
         args.extend(more.iter().map(|&arg| arg.to_owned()));
+        args
+    }
+
+    /// Starts a reaper.
+    pub(crate) fn reaper(&self, more: &[&str]) -> Shutdown {
+        let args = std::iter::once("lab-reaper".to_owned()).chain(self.arguments(more));
         let args = Args::try_parse_from(args).unwrap();
         let shutdown = Shutdown::new();
         let running = shutdown.clone();
