@@ -37,7 +37,7 @@ async fn a_session_is_told_whole() {
     let bus = world.bus(Identity::Reaper).await;
     let id = world.start_lab("alice", "repair").await["id"].as_str().unwrap().to_owned();
     let at = world.now();
-    world.report(&bus, &id, good_start("main", at).into_iter().take(4)).await;
+    world.report(&id, good_start("main", at).into_iter().take(4)).await;
     world.until("alice", &id, "booting").await;
     let mut told = get(&bus, &id).await.unwrap();
     // Two facts may still be on their way.
@@ -102,7 +102,7 @@ async fn an_object_is_classified_by_its_session() {
     assert_eq!(classify(&bus, &id, "u1").await.unwrap(), v1::Verdict::Ending);
     let version = get(&bus, &id).await.unwrap().ending_version;
     let reaped = Kind::SessionReaped(v1::SessionReaped { ending_version: version });
-    world.report(&bus, &id, [reaped.clone(), reaped]).await;
+    world.report(&id, [reaped.clone(), reaped]).await;
     world.until("alice", &id, "ended").await;
     assert_eq!(classify(&bus, &id, "u1").await.unwrap(), v1::Verdict::Unwanted);
     let stranger = SessionId::generate().to_string();

@@ -36,8 +36,7 @@ async fn grader(world: &World, shutdown: &Shutdown, outcome: v1::CheckOutcome, o
 
 async fn ready(world: &World) -> String {
     let id = world.start_lab("alice", "repair").await["id"].as_str().unwrap().to_owned();
-    let bus = world.bus(Identity::Readiness).await;
-    world.make_ready(&bus, "alice", &id).await;
+    world.make_ready("alice", &id).await;
     id
 }
 

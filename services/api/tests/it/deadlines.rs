@@ -11,10 +11,9 @@ use crate::world::{World, good_start};
 #[tokio::test]
 async fn a_start_that_does_not_get_on_is_ended_by_the_scan_with_the_reason_of_its_phase() {
     let world = World::start().await;
-    let bus = world.bus(Identity::Readiness).await;
     let one = world.start_lab("a", "repair").await["id"].as_str().unwrap().to_owned();
     let two = world.start_lab("b", "repair").await["id"].as_str().unwrap().to_owned();
-    world.report(&bus, &two, good_start("main", world.now()).into_iter().take(4)).await;
+    world.report(&two, good_start("main", world.now()).into_iter().take(4)).await;
     world.until("b", &two, "booting").await;
     world.clock.advance(Duration::from_secs(1261));
     let (one, two) = (world.until("a", &one, "ending").await, world.until("b", &two, "ending").await);
@@ -28,11 +27,10 @@ async fn a_start_that_does_not_get_on_is_ended_by_the_scan_with_the_reason_of_it
 #[tokio::test]
 async fn a_session_expires_and_an_idle_one_is_ended_but_activity_and_extension_hold_it() {
     let world = World::start().await;
-    let bus = world.bus(Identity::ConsoleGw).await;
     let mut ids = vec![];
     for user in ["idle", "busy"] {
         let id = world.start_lab(user, "repair").await["id"].as_str().unwrap().to_owned();
-        world.make_ready(&bus, user, &id).await;
+        world.make_ready(user, &id).await;
         ids.push(id);
     }
     world.clock.advance(Duration::from_secs(1700));
@@ -41,7 +39,7 @@ async fn a_session_expires_and_an_idle_one_is_ended_but_activity_and_extension_h
         connection_id: "c".into(),
         minute: 1,
     });
-    world.report(&bus, &ids[1], [active]).await;
+    world.report(&ids[1], [active]).await;
     lab_testkit::wait_for("the activity", crate::world::LIMIT, async || {
         let s = world.get("busy", &format!("/api/sessions/{}", ids[1])).await.1;
         s["version"].as_u64() > Some(7)
@@ -62,9 +60,8 @@ async fn a_session_expires_and_an_idle_one_is_ended_but_activity_and_extension_h
 #[tokio::test]
 async fn a_deadline_that_the_reaper_reports_counts_only_if_it_stands() {
     let world = World::start().await;
-    let bus = world.bus(Identity::Reaper).await;
     let id = world.start_lab("alice", "repair").await["id"].as_str().unwrap().to_owned();
-    world.make_ready(&bus, "alice", &id).await;
+    world.make_ready("alice", &id).await;
     let reached = |n: i64| {
         Kind::DeadlineReached(v1::DeadlineReached {
             deadline: v1::Deadline::Expiry.into(),
@@ -77,14 +74,14 @@ async fn a_deadline_that_the_reaper_reports_counts_only_if_it_stands() {
         minute: 9,
     });
     world.clock.advance(Duration::from_secs(1));
-    world.report(&bus, &id, [reached(1), marker]).await;
+    world.report(&id, [reached(1), marker]).await;
     lab_testkit::wait_for("the fact after it", crate::world::LIMIT, async || {
         world.get("alice", &format!("/api/sessions/{id}")).await.1["version"].as_u64() > Some(7)
     })
     .await;
     assert_eq!(world.get("alice", &format!("/api/sessions/{id}")).await.1["state"], "ready");
     world.clock.advance(Duration::from_secs(3600));
-    world.report(&bus, &id, [reached(2)]).await;
+    world.report(&id, [reached(2)]).await;
     let ending = world.until("alice", &id, "ending").await;
     assert!(["expired", "idle"].contains(&ending["reason"].as_str().unwrap()), "{ending}");
 }

@@ -38,8 +38,7 @@ async fn what_a_dead_replica_left_is_published_by_the_next_one() {
     world.add_replica().await;
     world.outbox_is_empty().await;
     assert_eq!(world.kinds_of(&id).await, ["session-requested"]);
-    let bus = world.bus(Identity::Readiness).await;
-    world.make_ready(&bus, "alice", &id).await;
+    world.make_ready("alice", &id).await;
 }
 
 #[tokio::test]
@@ -47,10 +46,9 @@ async fn a_broker_that_is_killed_loses_no_fact_and_decides_nothing_twice() {
     let mut world = World::start().await;
     let id = world.start_lab("alice", "repair").await["id"].as_str().unwrap().to_owned();
     world.outbox_is_empty().await;
-    let bus = world.bus(Identity::Readiness).await;
-    world.report(&bus, &id, good_start("main", world.now()).into_iter().take(3)).await;
+    world.report(&id, good_start("main", world.now()).into_iter().take(3)).await;
     world.nats.restart().await.unwrap();
-    world.report(&bus, &id, good_start("main", world.now())).await;
+    world.report(&id, good_start("main", world.now())).await;
     world.until("alice", &id, "ready").await;
     world.outbox_is_empty().await;
     let ready = world.kinds_of(&id).await.into_iter().filter(|k| *k == "session-ready").count();
@@ -101,8 +99,7 @@ async fn a_database_that_is_away_or_holds_nonsense_is_told_without_its_text() {
     .await;
     run(format!("alter database {name} allow_connections true")).await;
     // And everything goes on: the listener, the relay, the projection.
-    let bus = world.bus(Identity::Readiness).await;
-    world.make_ready(&bus, "alice", &id).await;
+    world.make_ready("alice", &id).await;
     world.outbox_is_empty().await;
 }
 
@@ -117,7 +114,7 @@ async fn a_replica_whose_installation_is_not_agreed_on_starts_nothing() {
     world.add_closed_replica().await;
     let refused = world.call("bob", Method::POST, "/api/sessions", Some(json!({"lab": "repair"}))).await;
     assert_eq!(code(&refused), (503, "not_serving"));
-    world.report(&bus, &id, good_start("main", world.now())).await;
+    world.report(&id, good_start("main", world.now())).await;
     let q = lab_proto::v1::GetSessionRequest { session_id: id.clone() };
     let asked: Result<lab_proto::v1::GetSessionResponse, _> =
         bus.ask(lab_proto::subjects::GET_SESSION, &q, Duration::from_secs(5)).await;

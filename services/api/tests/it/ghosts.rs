@@ -49,7 +49,7 @@ async fn a_machine_of_an_ended_session_is_reaped_again_once_per_object() {
     let id = world.start_lab("alice", "repair").await["id"].as_str().unwrap().to_owned();
     world.call("alice", Method::DELETE, &format!("/api/sessions/{id}"), None).await;
     let version = get(&bus, &id).await.unwrap().ending_version;
-    world.report(&bus, &id, [Kind::SessionReaped(v1::SessionReaped { ending_version: version })]).await;
+    world.report(&id, [Kind::SessionReaped(v1::SessionReaped { ending_version: version })]).await;
     world.until("alice", &id, "ended").await;
     world.clock.advance(std::time::Duration::from_secs(1));
     let again = async || {
@@ -64,10 +64,10 @@ async fn a_machine_of_an_ended_session_is_reaped_again_once_per_object() {
     assert_eq!(world.get("alice", &format!("/api/sessions/{id}")).await.1["state"], "ended");
     // Made after the end: reported once, reaped once more; a repeat of the report changes nothing.
     let provisioned = good_start("main", world.now()).swap_remove(1);
-    world.report(&bus, &id, [provisioned.clone(), provisioned]).await;
+    world.report(&id, [provisioned.clone(), provisioned]).await;
     lab_testkit::wait_for("a report after the end", LIMIT, async || again().await == 3).await;
     let reaped = Kind::SessionReaped(v1::SessionReaped { ending_version: version });
-    world.report(&bus, &id, [reaped]).await;
+    world.report(&id, [reaped]).await;
     world.outbox_is_empty().await;
     assert_eq!(world.kinds_of(&id).await.iter().filter(|k| **k == "session-ended").count(), 1);
     assert_eq!(again().await, 3);

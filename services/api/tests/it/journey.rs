@@ -1,6 +1,5 @@
 //! The whole way of a session, and what the page sees of it.
 
-use lab_bus::Identity;
 use lab_bus::event::Kind;
 use lab_kit::Shutdown;
 use lab_proto::v1;
@@ -24,8 +23,7 @@ async fn a_session_goes_from_request_to_end_and_the_page_follows_on_another_repl
     let (version, snapshot) = page.next().await.unwrap();
     assert_eq!((version.as_str(), snapshot["state"].as_str()), ("1", Some("requested")));
 
-    let bus = world.bus(Identity::Readiness).await;
-    world.report(&bus, &id, good_start("main", world.now())).await;
+    world.report(&id, good_start("main", world.now())).await;
     let mut states = vec![];
     let mut versions = vec![1];
     while states.last() != Some(&"ready".to_owned()) {
@@ -79,7 +77,6 @@ async fn facts_twice_late_and_shuffled_give_the_same_session() {
     let mut world = World::bare().await;
     world.vm_cap = 100;
     world.add_replica().await;
-    let bus = world.bus(Identity::Readiness).await;
     let mut outlines = vec![];
     let at = world.now();
     for (n, user) in ["a", "b", "c", "d"].into_iter().enumerate() {
@@ -92,7 +89,7 @@ async fn facts_twice_late_and_shuffled_give_the_same_session() {
             2 => facts.rotate_left(7),
             _ => facts = facts.iter().rev().chain(&facts).cloned().collect(),
         }
-        world.report(&bus, &id, facts).await;
+        world.report(&id, facts).await;
         world.until(user, &id, "ready").await;
         let ready = world.until_told(user, &id, 3 * 6 + 2).await;
         let mut phases: Vec<_> = ready["timeline"]
@@ -111,10 +108,9 @@ async fn facts_twice_late_and_shuffled_give_the_same_session() {
 #[tokio::test]
 async fn a_failed_prepare_ends_the_session_with_its_log_and_a_stranger_changes_nothing() {
     let world = World::start().await;
-    let bus = world.bus(Identity::Readiness).await;
     let id = world.start_lab("alice", "repair").await["id"].as_str().unwrap().to_owned();
     let at = world.now();
-    world.report(&bus, &id, good_start("main", at).into_iter().take(5)).await;
+    world.report(&id, good_start("main", at).into_iter().take(5)).await;
     world.until("alice", &id, "preparing").await;
     let lost = |uid: &str| {
         Kind::MachineLost(v1::MachineLost {
@@ -123,7 +119,7 @@ async fn a_failed_prepare_ends_the_session_with_its_log_and_a_stranger_changes_n
             cause: "deleted".into(),
         })
     };
-    world.report(&bus, &id, [lost("another-uid")]).await;
+    world.report(&id, [lost("another-uid")]).await;
     let failed = Kind::MachineFailed(v1::MachineFailed {
         machine: "main".into(),
         vmi_uid: "uid-main".into(),
@@ -132,14 +128,14 @@ async fn a_failed_prepare_ends_the_session_with_its_log_and_a_stranger_changes_n
         message: String::new(),
         log_tail: "no such\0 package".into(),
     });
-    world.report(&bus, &id, [failed]).await;
+    world.report(&id, [failed]).await;
     let ending = world.until("alice", &id, "ending").await;
     assert_eq!(ending["reason"], "prepare_failed");
     assert_eq!(ending["cause"], "exit_status");
     assert_eq!(ending["log_tail"], "no such\u{fffd} package");
     assert!(ending["message"].as_str().unwrap().contains("Try again"));
     // The contradicting outcome comes too late, and is kept as such.
-    world.report(&bus, &id, good_start("main", at)).await;
+    world.report(&id, good_start("main", at)).await;
     let mut late = vec![];
     lab_testkit::wait_for("the late outcome", crate::world::LIMIT, async || {
         let session = world.get("alice", &format!("/api/sessions/{id}")).await.1;
@@ -154,7 +150,6 @@ async fn a_failed_prepare_ends_the_session_with_its_log_and_a_stranger_changes_n
 #[tokio::test]
 async fn an_event_stream_resumes_where_the_page_left_it() {
     let world = World::start().await;
-    let bus = world.bus(Identity::Readiness).await;
     let id = world.start_lab("alice", "repair").await["id"].as_str().unwrap().to_owned();
     let path = format!("/api/sessions/{id}/events");
     let token = world.token("alice", lab_kit::auth::Role::Student);
@@ -162,7 +157,7 @@ async fn an_event_stream_resumes_where_the_page_left_it() {
         world.request(Method::GET, &path).bearer_auth(&token).header("last-event-id", last.to_string())
     };
     let mut page = Sse::open(open(1)).await;
-    world.report(&bus, &id, good_start("main", world.now()).into_iter().take(1)).await;
+    world.report(&id, good_start("main", world.now()).into_iter().take(1)).await;
     let (version, change) = page.next().await.unwrap();
     assert_eq!(
         (version.as_str(), change["state"].as_str()),

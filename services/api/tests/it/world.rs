@@ -1,6 +1,12 @@
 //! One environment of a test's own: database, broker, stand-in cluster, replicas of the api, people, reporters.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::StreamExt as _;
 use lab_api::{Deps, Metrics, Options, Store, View};
@@ -37,9 +43,11 @@ pub(crate) struct World {
     pub(crate) replicas: Vec<Replica>,
     pub(crate) pool: sqlx::PgPool,
     pub(crate) vm_cap: usize,
-    pub(crate) web: Option<std::path::PathBuf>,
+    pub(crate) web: Option<PathBuf>,
     pub(crate) oidc: Option<lab_api::config::OidcArgs>,
     people: reqwest::Client,
+    keys: Keys,
+    reporters: tokio::sync::Mutex<HashMap<Identity, Bus>>,
 }
 
 pub(crate) struct Replica {
@@ -131,6 +139,34 @@ pub(crate) fn catalog() -> Catalog {
     Catalog { labs: labs.into_iter().map(|l| (l.id.clone(), l)).collect(), problems: vec![] }
 }
 
+/// One key per identity: the broker lets each do what it may do in production, and nothing more.
+struct Keys {
+    dir: tempfile::TempDir,
+    authorization: String,
+}
+
+impl Keys {
+    fn new() -> Self {
+        use secrecy::ExposeSecret as _;
+        let dir = tempfile::tempdir().unwrap();
+        let users: Vec<_> = Identity::ALL
+            .iter()
+            .map(|identity| {
+                let (seed, public_key) = lab_bus::identity::new_key();
+                std::fs::write(dir.path().join(identity.as_str()), seed.expose_secret()).unwrap();
+                lab_bus::identity::User { identity: *identity, public_key }
+            })
+            .collect();
+        let names = lab_proto::subjects::Subjects::new(dev());
+        let authorization = lab_bus::identity::authorization(&names, &users);
+        Self { dir, authorization }
+    }
+
+    fn file(&self, identity: Identity) -> PathBuf {
+        self.dir.path().join(identity.as_str())
+    }
+}
+
 impl World {
     /// A set-up environment without a replica.
     pub(crate) async fn bare() -> Self {
@@ -139,9 +175,12 @@ impl World {
         if std::env::vars().any(|(name, _)| name == "LAB_TEST_LOG") {
             let _ = lab_kit::telemetry::init("lab_api=debug,lab_bus=info,warn");
         }
-        let (pg, nats, kube) = tokio::join!(Postgres::start(), Nats::start(), Kube::start());
+        let keys = Keys::new();
+        let (pg, nats, kube) =
+            tokio::join!(Postgres::start(), Nats::start_with(&keys.authorization), Kube::start());
         let (pg, nats) = (pg.unwrap(), nats.unwrap());
-        let args = setup_args(&pg, &nats, &kube, "dev");
+        let mut args = setup_args(&pg, &nats, &kube, "dev");
+        args.nats.nats_nkey_file = Some(keys.file(Identity::Setup));
         let installation = lab_api::setup::run(&args).await.unwrap();
         let now = clock::System.now();
         Self {
@@ -155,6 +194,8 @@ impl World {
             vm_cap: 8,
             web: None,
             oidc: None,
+            keys,
+            reporters: tokio::sync::Mutex::default(),
             people: reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap(),
         }
     }
@@ -181,7 +222,7 @@ impl World {
     async fn bus_at(&self, url: &str, identity: Identity) -> Bus {
         let config = lab_bus::Config {
             url: url.to_owned(),
-            nkey_file: None,
+            nkey_file: Some(self.keys.file(identity)),
             environment: dev(),
             identity,
             metrics: lab_bus::Metrics::default(),
@@ -325,22 +366,36 @@ impl World {
     }
 
     /// Publishes facts as whoever reports them.
-    pub(crate) async fn report(&self, bus: &Bus, session: &str, kinds: impl IntoIterator<Item = Kind>) {
+    pub(crate) async fn report(&self, session: &str, kinds: impl IntoIterator<Item = Kind>) {
+        use lab_proto::subjects::{kind_name, publishes};
         let envelope = Envelope::bare(session.parse().unwrap());
+        let mut buses = self.reporters.lock().await;
         for kind in kinds {
+            let name = kind_name(&kind);
+            let reporters = [
+                (Identity::Provisioner, publishes::PROVISIONER),
+                (Identity::Readiness, publishes::READINESS),
+                (Identity::Reaper, publishes::REAPER),
+                (Identity::ConsoleGw, publishes::CONSOLE_GW),
+            ];
+            let (identity, _) = reporters.into_iter().find(|(_, kinds)| kinds.contains(&name)).unwrap();
+            if !buses.contains_key(&identity) {
+                buses.insert(identity, self.bus(identity).await);
+            }
+            let bus = &buses[&identity];
             bus.publish(&event::new(&dev(), &envelope, kind, self.clock.now())).await.unwrap();
         }
     }
 
     /// Makes a session ready by the facts of a good start.
-    pub(crate) async fn make_ready(&self, bus: &Bus, user: &str, id: &str) -> Value {
-        self.report(bus, id, good_start("main", self.clock.now())).await;
+    pub(crate) async fn make_ready(&self, user: &str, id: &str) -> Value {
+        self.report(id, good_start("main", self.clock.now())).await;
         self.until(user, id, "ready").await
     }
 
     /// Collects every event of the stream.
     pub(crate) async fn events(&self) -> Vec<(u64, Kind, v1::Event)> {
-        let bus = self.bus(Identity::Setup).await;
+        let bus = self.bus(Identity::Api).await;
         let last = bus.last_sequence().await.unwrap();
         let mut tail = bus.tail(0).await.unwrap();
         let mut all = Vec::new();
