@@ -46,6 +46,7 @@ pub(super) fn empty_disk(index: usize) -> String {
 /// All arguments.
 pub(super) fn arguments(
     spec: &Spec,
+    directory: &Path,
     address: Ipv4Addr,
     mac: &str,
     accelerator: Accelerator,
@@ -65,7 +66,8 @@ pub(super) fn arguments(
             line.pair("-accel", &format!("tcg,thread=multi,tb-size={cache}")).pair("-cpu", "max")
         }
     };
-    line.pair("-pidfile", PID);
+    // By its whole path: so a process list tells whose state a guest belongs to.
+    line.pair_os("-pidfile", directory.join(PID).into());
     line.pair("-qmp", &format!("unix:{CONTROL},server=on,wait=off"));
     line.pair(
         "-chardev",
@@ -175,7 +177,7 @@ mod tests {
 
     fn text(spec: &Spec) -> String {
         let address = Ipv4Addr::new(127, 9, 8, 7);
-        let all = arguments(spec, address, "52:54:00:09:08:07", Accelerator::Tcg);
+        let all = arguments(spec, Path::new("/s/m"), address, "52:54:00:09:08:07", Accelerator::Tcg);
         all.iter().map(|a| a.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     }
 
@@ -186,6 +188,10 @@ mod tests {
         assert!(!line.contains("-no-reboot"), "{line}");
         assert!(line.contains("guest=lab-a,,b"), "{line}");
         assert!(line.contains("serial=rescue"), "{line}");
+        assert!(
+            line.contains("-pidfile /s/m/qemu.pid"),
+            "a sweep finds guests by their state directory: {line}"
+        );
     }
 
     #[test]

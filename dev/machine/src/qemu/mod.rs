@@ -59,8 +59,9 @@ impl Qemu {
     /// # Errors
     /// The directory cannot be made.
     pub fn new(state: &Path, tracker: TaskTracker) -> Result<Self, Error> {
-        let machines_dir = state.join("machines");
-        let failed = |source| Error::State { path: machines_dir.clone(), source };
+        let failed = |source| Error::State { path: state.to_path_buf(), source };
+        // Absolute, because QEMU works in a directory of its own; as it was named, because others look for that name.
+        let machines_dir = std::path::absolute(state).map_err(failed)?.join("machines");
         std::fs::create_dir_all(&machines_dir).map_err(failed)?;
         // Seeds hold tokens, and whoever reaches the sockets holds the machines.
         use std::os::unix::fs::PermissionsExt as _;
@@ -139,7 +140,7 @@ impl Qemu {
             record.address = address;
             record.write(directory).await?;
             let mac = address::mac_of(address);
-            let arguments = command::arguments(spec, address, &mac, self.0.accelerator);
+            let arguments = command::arguments(spec, directory, address, &mac, self.0.accelerator);
             match process::run(&spec.uid, directory, QEMU, &arguments).await {
                 Err(Error::Failed { said, .. }) if said.contains(TAKEN) && tries < TRIES => {}
                 result => return result,
