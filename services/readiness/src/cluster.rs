@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, pin::pin, time::Duration};
 
+use backon::ExponentialBuilder;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -10,7 +11,8 @@ use kube::{
     runtime::{
         WatchStreamExt as _,
         reflector::{self, ObjectRef, Store},
-        watcher,
+        utils::ResetTimerBackoff,
+        watcher::{self, ExponentialBackoff, watcher},
     },
 };
 use lab_domain::{MachineName, ObjectUid, SessionId, id::object_name};
@@ -22,6 +24,9 @@ use crate::{decide::Seen, error::Error};
 
 /// One request.
 const REQUEST: Duration = Duration::from_secs(5);
+/// A watch that was cut is begun anew after this, doubled up to the next.
+const RETRY: Duration = Duration::from_millis(200);
+const MAX_RETRY: Duration = Duration::from_secs(5);
 
 /// The machines of one installation.
 pub struct Cluster {
@@ -158,8 +163,15 @@ impl Watch {
     /// Watches until `token`, and tells every change.
     pub async fn run(self, changed: mpsc::UnboundedSender<Changed>, token: CancellationToken) {
         let config = watcher::Config::default().labels(&self.installation.selector());
-        // Without the backoff an error loop is hot.
-        let events = watcher(self.api, config).default_backoff();
+        // Without a backoff an error loop is hot. The usual one grows to half a minute, in which students would wait for
+        // a machine that runs.
+        let backoff = ExponentialBuilder::default()
+            .with_min_delay(RETRY)
+            .with_max_delay(MAX_RETRY)
+            .with_jitter()
+            .without_max_times();
+        let backoff = ExponentialBackoff::from(backoff);
+        let events = watcher(self.api, config).backoff(ResetTimerBackoff::new(backoff, MAX_RETRY * 6));
         let events =
             reflector::reflector(self.writer, events.modify(|vmi| vmi.metadata.managed_fields = None));
         let mut events = pin!(events);

@@ -32,6 +32,7 @@ pub struct Follow {
     deps: Arc<Deps>,
     shutdown: Shutdown,
     followers: Arc<Mutex<HashMap<SessionId, Arc<Handle>>>>,
+    look_now: Arc<Notify>,
 }
 
 /// How a follower is told that something happened.
@@ -46,7 +47,7 @@ impl Follow {
     /// Nobody is followed yet.
     #[must_use]
     pub fn new(deps: Arc<Deps>, shutdown: Shutdown) -> Self {
-        Self { deps, shutdown, followers: Arc::default() }
+        Self { deps, shutdown, followers: Arc::default(), look_now: Arc::default() }
     }
 
     /// Something happened to this session: its follower looks at once; if it has none it gets one.
@@ -86,6 +87,8 @@ impl Follow {
             match change {
                 Some(session) => self.wake(session),
                 None => {
+                    // A machine that came while the watch was cut is told by no event: its session has no follower yet.
+                    self.look_now.notify_one();
                     let all: Vec<SessionId> = self.lock().keys().copied().collect();
                     all.into_iter().for_each(|session| self.wake(session));
                 }
@@ -101,7 +104,11 @@ impl Follow {
                 Ok(sessions) => sessions.iter().filter(|s| self.needs(s)).for_each(|s| self.wake(s.id)),
                 Err(error) => tracing::debug!(error = chain(&error), "the sessions cannot be looked at"),
             }
-            token.run_until_cancelled(tokio::time::sleep(LOOK)).await;
+            tokio::select! {
+                () = token.cancelled() => {}
+                () = tokio::time::sleep(LOOK) => {}
+                () = self.look_now.notified() => {}
+            }
         }
     }
 

@@ -43,19 +43,27 @@ fn rules() -> serde_json::Value {
 
 const HAPPY: [&str; 4] = ["machine-scheduled", "machine-running", "agent-reached", "machine-ready"];
 
+/// By rank: facts may overtake each other on the bus. What is not of a happy start comes last.
+fn in_order(mut facts: Vec<String>) -> Vec<String> {
+    facts.sort_by_key(|fact| HAPPY.iter().position(|f| f == fact).unwrap_or(HAPPY.len()));
+    facts
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_is_followed_to_ready_and_reported_once() {
     let world = World::start(rules()).await;
     let session = world.session("good").await;
     world.wait_fact("machine-ready").await;
-    assert_eq!(world.book.facts(), HAPPY);
+    assert_eq!(in_order(world.book.facts()), HAPPY);
     let machine = world.book.session(session).machines.remove(0);
     assert_eq!(machine.pinned_uid, world.uid(session).await);
     // A whole other start later there is still nothing new to say about it.
     let other = world.session("good").await;
     wait_for("the other", LIMIT, async || world.book.session(other).state == v1::SessionState::Ready as i32)
         .await;
-    assert_eq!(world.book.facts(), [HAPPY, HAPPY].concat());
+    for session in [session, other] {
+        assert_eq!(in_order(world.book.facts_of(session)), HAPPY);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +110,7 @@ async fn a_machine_that_goes_by_itself_is_stopped() {
         let world = World::start(rules()).await;
         world.session(lab).await;
         world.wait_fact(want).await;
-        assert_eq!(world.book.facts(), [HAPPY.as_slice(), &[want]].concat());
+        assert_eq!(in_order(world.book.facts()), [HAPPY.as_slice(), &[want]].concat());
     }
 }
 
@@ -152,7 +160,7 @@ async fn a_restart_in_the_middle_changes_nothing() {
     world.stop_readiness();
     world.start_readiness();
     world.wait_fact("machine-ready").await;
-    assert_eq!(world.book.facts(), HAPPY);
+    assert_eq!(in_order(world.book.facts()), HAPPY);
     // While it is away a machine goes; the next start tells.
     let session = world.session("good").await;
     wait_for("ready", LIMIT, async || world.book.session(session).state == v1::SessionState::Ready as i32)
@@ -191,7 +199,7 @@ async fn the_machines_of_another_installation_are_none_of_its_business() {
     world.create(session, "good", &theirs).await;
     let ours = world.session("good").await;
     wait_for("ours", LIMIT, async || world.book.session(ours).state == v1::SessionState::Ready as i32).await;
-    assert_eq!(world.book.facts(), HAPPY);
+    assert_eq!(in_order(world.book.facts()), HAPPY);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -262,5 +270,11 @@ async fn a_cluster_that_restarts_loses_no_machine() {
         world.book.session(other).state == v1::SessionState::Ready as i32
     })
     .await;
-    assert_eq!(world.book.facts(), [HAPPY, HAPPY].concat(), "a cluster that does not answer says nothing");
+    for session in [session, other] {
+        assert_eq!(
+            in_order(world.book.facts_of(session)),
+            HAPPY,
+            "a cluster that does not answer says nothing"
+        );
+    }
 }
