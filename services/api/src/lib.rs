@@ -142,7 +142,7 @@ pub async fn start(options: Options, deps: Deps, shutdown: &Shutdown) -> Result<
         if token.run_until_cancelled(work.gate.opened()).await.is_none() {
             return;
         }
-        let relay = Relay::new(work.store.clone(), work.bus.clone(), work.metrics.clone());
+        let relay = Relay::new(work.store.clone(), work.bus.clone(), work.gate.clone(), work.metrics.clone());
         tracker.spawn(relay.run(work.live.clone(), token.clone()));
         tracker.spawn(facts::run(Arc::clone(&work), token.clone()));
         tracker.spawn(scan::run(Arc::clone(&work), token.clone()));

@@ -12,6 +12,7 @@ use std::{
 
 use lab_bus::Bus;
 use lab_domain::SessionId;
+use lab_kit::installation::Gate;
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -33,6 +34,7 @@ const HELD: Duration = Duration::from_millis(20);
 pub(crate) struct Relay {
     store: Store,
     bus: Bus,
+    gate: Gate,
     metrics: Metrics,
     /// Sessions in work here; true if something came meanwhile.
     busy: Arc<Mutex<HashMap<SessionId, bool>>>,
@@ -48,8 +50,8 @@ enum Pass {
 }
 
 impl Relay {
-    pub(crate) fn new(store: Store, bus: Bus, metrics: Metrics) -> Self {
-        Self { store, bus, metrics, busy: Arc::default(), slots: Arc::new(Semaphore::new(LINES)) }
+    pub(crate) fn new(store: Store, bus: Bus, gate: Gate, metrics: Metrics) -> Self {
+        Self { store, bus, gate, metrics, busy: Arc::default(), slots: Arc::new(Semaphore::new(LINES)) }
     }
 
     /// Relays until `shutdown`, then finishes what is in flight.
@@ -69,7 +71,8 @@ impl Relay {
                     None => break,
                 },
             };
-            for session in found {
+            // The stream may have become another installation's: what is ours waits.
+            for session in found.into_iter().filter(|_| self.gate.allowed()) {
                 if self.begin(session) {
                     let (relay, shutdown) = (self.clone(), shutdown.clone());
                     tasks.spawn(async move { relay.line(session, &shutdown).await });

@@ -13,7 +13,7 @@ use secrecy::ExposeSecret as _;
 use crate::{Deps, Metrics, Options, Store, View, config};
 
 /// How often the conditions of readiness are looked at.
-const LOOK: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves until a signal; false if something had to be left behind.
 ///
@@ -55,7 +55,7 @@ pub async fn run(args: config::Serve) -> anyhow::Result<bool> {
         health.condition("installation"),
         &shutdown,
     );
-    watch(&health, store.clone(), bus.clone(), view, &shutdown);
+    watch(&health, store.clone(), view, &shutdown);
 
     let options = Options {
         environment: common.environment.clone(),
@@ -84,16 +84,16 @@ pub async fn run(args: config::Serve) -> anyhow::Result<bool> {
     Ok(is_clean)
 }
 
-fn watch(health: &admin::Health, store: Store, bus: Bus, view: View, shutdown: &Shutdown) {
-    let (database, broker, cluster) =
-        (health.condition("database"), health.condition("bus"), health.condition("cluster"));
+/// A broker or a cluster that is lost later makes no replica unready: the page and what is left of the API must stay
+/// reachable, and say so in plain words.
+fn watch(health: &admin::Health, store: Store, view: View, shutdown: &Shutdown) {
+    let (database, cluster) = (health.condition("database"), health.condition("cluster"));
     shutdown.every(LOOK, Arc::default(), move || {
-        let (store, bus, view) = (store.clone(), bus.clone(), view.clone());
-        let (database, broker, cluster) = (database.clone(), broker.clone(), cluster.clone());
+        let (store, view) = (store.clone(), view.clone());
+        let (database, cluster) = (database.clone(), cluster.clone());
         async move {
             database.set(store.is_alive().await);
-            broker.set(bus.is_connected());
-            cluster.set(view.places().is_ok());
+            cluster.set(cluster.holds() || view.places().is_ok());
         }
     });
 }

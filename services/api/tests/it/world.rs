@@ -379,8 +379,8 @@ impl World {
                 (Identity::ConsoleGw, publishes::CONSOLE_GW),
             ];
             let (identity, _) = reporters.into_iter().find(|(_, kinds)| kinds.contains(&name)).unwrap();
-            if !buses.contains_key(&identity) {
-                buses.insert(identity, self.bus(identity).await);
+            if let std::collections::hash_map::Entry::Vacant(entry) = buses.entry(identity) {
+                entry.insert(self.bus(identity).await);
             }
             let bus = &buses[&identity];
             bus.publish(&event::new(&dev(), &envelope, kind, self.clock.now())).await.unwrap();
