@@ -1,6 +1,6 @@
 //! KubeVirt's webhooks for VM and VMI, with the texts of the real ones.
 //!
-//! The mutator fills in what virt-api fills in and refuses what its schema refuses; the validator is
+//! Pod security is here too, as far as launchers meet it. The mutator fills in what virt-api fills in and refuses what its schema refuses; the validator is
 //! [`super::validate`]. A status of an instance that anybody but KubeVirt itself writes is dropped without a word, as
 //! seen on the real thing.
 
@@ -11,8 +11,9 @@ use super::names::{FOREGROUND_FINALIZER, TOPOLOGY};
 use super::{template, validate};
 use crate::admission::{Admission, AdmissionRequest, Operation};
 use crate::object;
-use crate::resource::{Resource, VIRTUAL_MACHINE_INSTANCES, VIRTUAL_MACHINES};
+use crate::resource::{NAMESPACES, PODS, Resource, VIRTUAL_MACHINE_INSTANCES, VIRTUAL_MACHINES};
 use crate::status::{Cause, Status};
+use crate::store::Key;
 
 const VM_MUTATOR: &str = "virtualmachines-mutator.kubevirt.io";
 const VM_VALIDATOR: &str = "virtualmachine-validator.kubevirt.io";
@@ -26,11 +27,14 @@ pub(super) struct Webhooks;
 
 impl Admission for Webhooks {
     fn wants(&self, resource: &'static Resource, subresource: &str) -> bool {
-        subresource.is_empty() && (*resource == VIRTUAL_MACHINES || *resource == VIRTUAL_MACHINE_INSTANCES)
+        let ours = [&VIRTUAL_MACHINES, &VIRTUAL_MACHINE_INSTANCES, &PODS];
+        subresource.is_empty() && ours.contains(&resource)
     }
 
     fn mutate(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Status> {
-        if *request.resource == VIRTUAL_MACHINES {
+        if *request.resource == PODS {
+            Ok(())
+        } else if *request.resource == VIRTUAL_MACHINES {
             mutate_vm(request, object)
         } else {
             mutate_vmi(request, object)
@@ -38,6 +42,9 @@ impl Admission for Webhooks {
     }
 
     fn validate(&self, request: &AdmissionRequest<'_>, object: &Value) -> Result<Vec<String>, Status> {
+        if *request.resource == PODS {
+            return pod_security(request, object).map(|()| Vec::new());
+        }
         if *request.resource == VIRTUAL_MACHINES {
             if object::deletion_timestamp(object).is_some() {
                 return Ok(Vec::new());
@@ -159,4 +166,34 @@ fn update_vmi(request: &AdmissionRequest<'_>, vmi: &Value) -> Result<(), Status>
     let text = "update of VMI object is restricted";
     let cause = Cause::new("FieldValueNotSupported", text, "");
     Err(Status::denied_by_webhook(VMI_UPDATE_VALIDATOR, text, vec![cause]))
+}
+
+/// The one rule of pod security level `restricted` that a launcher breaks (it fits `baseline`).
+fn pod_security(request: &AdmissionRequest<'_>, pod: &Value) -> Result<(), Status> {
+    if request.operation == Operation::Update {
+        return Ok(());
+    }
+    let namespace = request.store.get(&Key::new(&NAMESPACES, "", request.namespace));
+    let level =
+        namespace.as_ref().and_then(|ns| object::label(&ns.value, "pod-security.kubernetes.io/enforce"));
+    let has_profile = |at: &Value| at.pointer("/securityContext/seccompProfile/type").is_some();
+    if level != Some("restricted") || pod.get("spec").is_some_and(has_profile) {
+        return Ok(());
+    }
+    let lists =
+        ["initContainers", "containers"].into_iter().filter_map(|key| pod.get("spec")?.get(key)?.as_array());
+    let bare: Vec<String> = lists
+        .flatten()
+        .filter(|container| !has_profile(container))
+        .map(|container| format!("\"{}\"", object::text_at(container, "name")))
+        .collect();
+    if bare.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "violates PodSecurity \"restricted:latest\": seccompProfile (pod or containers {} must set \
+         securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")",
+        bare.join(", ")
+    );
+    Err(Status::forbidden(&PODS, object::name(pod), &text))
 }

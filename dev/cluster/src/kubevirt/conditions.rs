@@ -25,7 +25,8 @@ impl<'a> Condition<'a> {
         Self { kind, status: false, reason, message, probed: false }
     }
 
-    fn to_value(self) -> Value {
+    /// As it is written.
+    pub(super) fn to_value(self) -> Value {
         let now = object::now();
         let status = if self.status { "True" } else { "False" };
         let probe = if self.probed { json!(now) } else { Value::Null };
@@ -70,6 +71,15 @@ pub(super) fn put(status: &mut Value, fresh: Value) {
         Some(old) if says_the_same(old, &fresh) => {}
         Some(old) => *old = fresh,
         None => list.push(fresh),
+    }
+}
+
+/// Sets a whole condition; a new one comes first, as the API server's merge of such lists does.
+pub(super) fn put_first(status: &mut Value, fresh: Value) {
+    if find(status, text(&fresh, "type")).is_some() {
+        put(status, fresh);
+    } else {
+        list_mut(status).insert(0, fresh);
     }
 }
 

@@ -10,7 +10,7 @@ use lab_machine::{EmptyDisk, End, Machine, RootDisk, Run, Seed, Spec};
 use serde_json::{Value, json};
 
 use super::conditions::{self, Condition};
-use super::names::{HANDLER, NODE, NODE_LABEL};
+use super::names::{HANDLER, LAUNCHER_IMAGE, NODE, NODE_LABEL};
 use super::status::{is_final, phase};
 use super::template::bytes;
 use super::vmi::{enter, volumes};
@@ -23,6 +23,8 @@ use crate::store::{Key, ObjectRef};
 
 /// How often a pull is said to be tried again: the texts alternate as the kubelet's do.
 const BACK_OFF: Duration = Duration::from_millis(1500);
+/// How soon a pod that could not be placed, or an image that could not be pulled, is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// A guest that names no grace.
 const DEFAULT_GRACE: i64 = 30;
 
@@ -138,13 +140,16 @@ impl World {
         }
     }
 
-    fn place(&self, vmi: &ObjectRef, pod: &ObjectRef) -> Result<(), Status> {
+    fn place(self: &Arc<Self>, vmi: &ObjectRef, pod: &ObjectRef) -> Result<(), Status> {
         if let Some(why) = self.unschedulable(vmi) {
             self.say(&pod.value, "Warning", "FailedScheduling", &why, "default-scheduler");
             self.client.update_status(&pod.key, |pod| {
-                conditions::set(&mut pod["status"], Condition::failed("PodScheduled", "Unschedulable", &why));
+                let mut refused = Condition::failed("PodScheduled", "Unschedulable", &why).to_value();
+                refused["observedGeneration"] = 1.into();
+                conditions::put_first(&mut pod["status"], refused);
                 Ok(())
             })?;
+            self.again_with_new_plan(vmi);
             return Ok(());
         }
         self.client.update(&pod.key, |pod| {
@@ -183,6 +188,26 @@ impl World {
              1 No preemption victims found for incoming pod."
                 .to_owned()
         })
+    }
+
+    /// The scheduler and the kubelet try again: rules may have changed, claims and memory too.
+    fn again_with_new_plan(self: &Arc<Self>, vmi: &ObjectRef) {
+        if !self.memory().retried.insert(vmi.uid().to_owned()) {
+            return;
+        }
+        let (world, key, uid) = (Arc::clone(self), vmi.key.clone(), vmi.uid().to_owned());
+        self.tracker.spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(TRY_AGAIN) => {}
+                () = world.shutdown.cancelled() => return,
+            }
+            {
+                let mut memory = world.memory();
+                memory.retried.remove(&uid);
+                memory.plans.remove(&uid);
+            }
+            world.again(&key);
+        });
     }
 
     fn plan(&self, vmi: &ObjectRef) -> lab_machine::sim::Plan {
@@ -293,6 +318,7 @@ impl World {
             return Ok(());
         }
         if waits == "ImagePullBackOff" {
+            self.again_with_new_plan(vmi);
             return Ok(());
         }
         self.say(&pod.value, "Warning", "Failed", &format!("Failed to pull image: {why}"), "kubelet");
@@ -352,7 +378,7 @@ impl World {
             status["startTime"] = now.as_str().into();
             status["qosClass"] = "Burstable".into();
             status["containerStatuses"] = json!([{
-                "name": "compute", "ready": !probed, "started": true, "restartCount": 0, "image": "", "imageID": "",
+                "name": "compute", "ready": !probed, "started": true, "restartCount": 0, "image": LAUNCHER_IMAGE, "imageID": "", "lastState": {},
                 "state": {"running": {"startedAt": now}},
             }]);
             let initialized = Condition { kind: "Initialized", status: true, reason: "", message: "", probed: false };

@@ -250,7 +250,7 @@ fn compute_requests(vmi: &Value) -> Value {
 
 fn compute(vmi: &Value, spec: &Value, grace: Option<i64>, requests: &Value) -> Value {
     let launcher_grace = grace.map_or(45, |s| s + 15).to_string();
-    let mut command = vec![
+    let command = [
         "/usr/bin/virt-launcher-monitor",
         "--qemu-timeout",
         "347s",
@@ -277,12 +277,10 @@ fn compute(vmi: &Value, spec: &Value, grace: Option<i64>, requests: &Value) -> V
         "--hypervisor",
         "kvm",
         "--run-as-nonroot",
+        "--image-volume",
         "--libvirt-hook-server-and-client",
         "--upgrade-ordinal-ifaces",
     ];
-    if spec_volumes(spec).any(|volume| volume.get("containerDisk").is_some()) {
-        command.insert(command.len() - 2, "--image-volume");
-    }
     let mut container = json!({
         "name": "compute", "image": LAUNCHER_IMAGE, "command": command,
         "env": [

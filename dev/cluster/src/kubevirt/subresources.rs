@@ -52,7 +52,13 @@ async fn answer(world: &Arc<World>, call: SubresourceCall) -> Response {
         _ => return plain(StatusCode::NOT_FOUND, "404: Page Not Found"),
     };
     match answer {
-        Ok(()) => StatusCode::ACCEPTED.into_response(),
+        Ok(()) => {
+            let headers = [
+                (http::header::CACHE_CONTROL, "no-cache, private"),
+                (http::header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            ];
+            (StatusCode::ACCEPTED, headers).into_response()
+        }
         Err(status) => status_response(&status),
     }
 }

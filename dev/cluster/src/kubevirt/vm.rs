@@ -1,6 +1,7 @@
 //! The VirtualMachine: when it has an instance, and what its status says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -13,6 +14,9 @@ use crate::object;
 use crate::resource::{DATA_VOLUMES, PERSISTENT_VOLUME_CLAIMS, VIRTUAL_MACHINE_INSTANCES};
 use crate::status::Status;
 use crate::store::{Key, ObjectRef};
+
+/// From the end of everything that a VM has to its own.
+const LET_GO: Duration = Duration::from_millis(25);
 
 /// What a run strategy asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +80,11 @@ impl World {
         if self.served_request(&vm, vmi.as_ref())? {
             return Ok(());
         }
+        if let Some(vmi) = &vmi
+            && self.unchanged_generation(&vm, vmi)?
+        {
+            return Ok(());
+        }
         match want(&vm.value, vmi.as_ref().map(|vmi| &vmi.value)) {
             Want::Nothing => {}
             Want::Start => {
@@ -95,11 +104,6 @@ impl World {
                     return self.stop(&vm, vmi);
                 }
             }
-        }
-        if let Some(vmi) = &vmi
-            && self.unchanged_generation(&vm, vmi)?
-        {
-            return Ok(());
         }
         self.show(&vm, vmi.as_ref(), &disks)
     }
@@ -126,11 +130,16 @@ impl World {
             }
             return self.show(vm, Some(vmi), disks);
         }
+        // The real controller takes its time, and a client that reads right after its delete still finds the VM.
+        if self.memory().ending.insert(vm.uid().to_owned()) {
+            self.again_in(&vm.key, LET_GO);
+            return Ok(());
+        }
         self.client.update(&vm.key, |vm| {
             object::remove_finalizer(vm, CONTROLLER_FINALIZER);
             Ok(())
         })?;
-        self.memory().said.remove(vm.uid());
+        self.forget(vm.uid());
         Ok(())
     }
 

@@ -105,8 +105,18 @@ impl World {
                 Ok(())
             }
             Err(refusal) => {
-                let message = format!("failed to create virtual machine pod: {}", refusal.message());
-                let event = format!("Error creating pod: {}", refusal.message());
+                let said = refusal.message();
+                let (message, event) = if said.contains("violates PodSecurity") {
+                    let (namespace, name) = (&vmi.key.namespace, &vmi.key.name);
+                    let text = format!(
+                        "failed to create pod for vmi {namespace}/{name}, it needs a privileged namespace to run: {said}"
+                    );
+                    let event = format!("failed to render launch manifest: {text}");
+                    (text, event)
+                } else {
+                    let message = format!("failed to create virtual machine pod: {said}");
+                    (message, format!("Error creating pod: {said}"))
+                };
                 let tries = {
                     let mut memory = self.memory();
                     let tries = memory.refused.entry(vmi.uid().to_owned()).or_insert(0);
@@ -191,6 +201,7 @@ impl World {
     fn mirror_pod(&self, vmi: &ObjectRef, pod: &ObjectRef) -> Result<bool, Status> {
         if !has_unpaused(&pod.value) {
             self.client.update_status(&pod.key, |pod| {
+                pod["status"]["qosClass"] = "Burstable".into();
                 conditions::set(
                     &mut pod["status"],
                     Condition {
@@ -218,7 +229,10 @@ impl World {
                     if let Some(map) = shown.as_object_mut() {
                         map.remove("observedGeneration");
                     }
-                    conditions::put(status, shown);
+                    // One that is there already stays as it is, even where it tells of an earlier trouble.
+                    if conditions::find(status, "PodScheduled").is_none() {
+                        conditions::put(status, shown);
+                    }
                     status["qosClass"] = "Burstable".into();
                 }
                 Some(_) => {

@@ -51,12 +51,16 @@ pub(super) struct Memory {
     pub(super) probed: HashSet<String>,
     /// What the rules of the driver say about it.
     pub(super) plans: HashMap<String, lab_machine::sim::Plan>,
+    /// It will be tried again with a new plan.
+    pub(super) retried: HashSet<String>,
     /// Its pull is over.
     pub(super) pulled: HashSet<String>,
     /// Its power button was pressed.
     pub(super) pressed: HashSet<String>,
     /// How often the creation of its pod was refused.
     pub(super) refused: HashMap<String, u32>,
+    /// A VM that is about to be let go.
+    pub(super) ending: HashSet<String>,
     /// What was said about it last, so that an event is not repeated by every look.
     pub(super) said: HashMap<String, String>,
     /// Claims that are being filled.
@@ -123,6 +127,8 @@ impl World {
         memory.probed.remove(uid);
         memory.plans.remove(uid);
         memory.pulled.remove(uid);
+        memory.retried.remove(uid);
+        memory.ending.remove(uid);
         memory.pressed.remove(uid);
         memory.refused.remove(uid);
         memory.said.remove(uid);
@@ -222,6 +228,9 @@ impl World {
     /// Which keys a change concerns.
     fn keys_of(self: &Arc<Self>, change: &Change, queue: &mut Queue) {
         let key = change.key();
+        if change.is_removal() {
+            self.memory().said.remove(change.object().uid());
+        }
         let here = |resource: &'static Resource, name: &str| Key::new(resource, &key.namespace, name);
         if *key.resource == VIRTUAL_MACHINES || *key.resource == DATA_VOLUMES {
             queue.push(key.clone());

@@ -30,7 +30,8 @@ pub struct Rule {
     pub machine: Option<String>,
     /// Any other labels, all of which must be there with these values.
     pub labels: BTreeMap<String, String>,
-    /// Applies to this many starts, then no more. Absent: to all.
+    /// Applies to this many starts, then no more. Absent: to all. A machine that cannot be placed or pulled is tried
+    /// again every second, and each try counts.
     pub times: Option<u32>,
     /// What to do.
     pub behaviour: Behaviour,
