@@ -5,7 +5,8 @@
 //!             admission.rs, validate.rs         what is refused, what is filled in
 //!  work.rs ─▶ vm.rs ─▶ template.rs, status.rs   when a VM has an instance, what it shows
 //!         ├─▶ vmi.rs ─▶ pod.rs                  the instance's pod and phases
-//!         │      └───▶ node.rs, probe.rs        scheduler, kubelet, virt-handler: the machine itself
+//!         │      └───▶ node.rs, probe.rs        scheduler, kubelet, virt-handler: the machine itself,
+//!         │             └───▶ guest.rs           and what it is made of
 //!         └─▶ data_volume.rs ─▶ images.rs       disks
 //!  subresources.rs ─▶ console.rs                what is asked of a VM from outside
 //! ```
@@ -17,6 +18,7 @@ mod admission;
 mod conditions;
 mod console;
 mod data_volume;
+mod guest;
 mod images;
 mod names;
 mod node;
