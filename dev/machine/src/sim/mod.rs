@@ -88,9 +88,9 @@ impl Sim {
         tokio::fs::write(&path, bytes).await.map_err(|source| Error::State { path, source })
     }
 
-    /// What shall happen to a machine before it starts. The rules' counts are used up here, or at the start.
+    /// What shall happen to a machine before it starts, by the rules of now. The start will go by the latest plan.
     pub fn plan(&self, uid: &str, labels: &BTreeMap<String, String>) -> Plan {
-        let behaviour = self.behaviour(uid, labels);
+        let behaviour = lock(&self.0.rules).take(labels);
         let plan = Plan {
             pull: Duration::from_millis(behaviour.pull_ms.unwrap_or(0)),
             unschedulable: behaviour.unschedulable.clone(),

@@ -134,3 +134,81 @@ async fn console_ends_with_its_machine() {
     tokio::time::timeout(LIMIT, ended).await.unwrap();
     phase(&lab, "off", "Succeeded").await;
 }
+
+/// Sends a recorded handshake as it was sent; the status line and headers of the answer.
+async fn handshake(lab: &Lab, recording: &Value, name: &str) -> (u16, String) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let lines = recording["request"].as_array().unwrap().iter().map(|line| line.as_str().unwrap());
+    let mut text = String::new();
+    for line in lines {
+        let line = line
+            .replace(
+                "namespaces/t12/virtualmachineinstances/con/",
+                &format!("namespaces/{NAMESPACE}/virtualmachineinstances/{name}/"),
+            )
+            .replace("<token>", &lab.admin);
+        text.push_str(&line);
+        text.push_str("\r\n");
+    }
+    text.push_str("\r\n");
+    let mut stream = TcpStream::connect(lab.address).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_lowercase())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handshakes_are_answered_as_recorded() {
+    let lab = lab().await;
+    guest(&lab, "con").await;
+    for name in [
+        "1206-console-ws-ok",
+        "1207-console-ws-text-frame",
+        "1209-console-second-client-second",
+        "1212-console-ws-no-subprotocol",
+        "1215-console-ws-no-token",
+        "1216-console-ws-origin",
+        "1217-console-ws-garbage",
+        "1219-console-ws-client-ping",
+    ] {
+        let Some(recording) = super::recorded::read(name) else { return };
+        let (code, head) = handshake(&lab, &recording, "con").await;
+        let response = &recording["response"];
+        assert_eq!(Some(u64::from(code)), response["status"].as_u64(), "{name}: {head}");
+        if code != 101 {
+            continue;
+        }
+        for line in
+            response["headers"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_lowercase())
+        {
+            assert!(head.contains(&line), "{name}: {line} is missing in {head}");
+        }
+        let is_named = |text: &str| text.contains("sec-websocket-protocol");
+        let recorded = response["headers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|h| is_named(&h.as_str().unwrap().to_lowercase()));
+        assert_eq!(is_named(&head), recorded, "{name}: {head}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frame_that_breaks_the_protocol_is_answered_with_1002() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let lab = lab().await;
+    guest(&lab, "con").await;
+    let mut socket = open(&lab, "con").await.unwrap();
+    let MaybeTlsStream::Plain(stream) = socket.get_mut() else { panic!("it is plain HTTP") };
+    // All reserved bits and an unknown opcode.
+    stream.write_all(&[0xff, 0x80, 0, 0, 0, 0]).await.unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(LIMIT, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+    let close =
+        answer.iter().position(|byte| *byte == 0x88).unwrap_or_else(|| panic!("no close frame: {answer:?}"));
+    assert_eq!(u16::from_be_bytes([answer[close + 2], answer[close + 3]]), 1002);
+}

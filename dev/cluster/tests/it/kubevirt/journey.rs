@@ -251,3 +251,42 @@ async fn start_stop_and_restart_are_answered_as_recorded() {
     let vm = printable(&lab, "h1", "Stopped").await;
     assert_eq!(vm["spec"]["runStrategy"], "Halted");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespace_that_is_too_strict_for_launchers_is_named_in_a_condition() {
+    let lab = lab().await;
+    let strict = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
+    let namespace = format!("/api/v1/namespaces/{NAMESPACE}");
+    assert_eq!(lab.call(Method::PATCH, &namespace, Some(strict)).await.code, StatusCode::OK);
+    make(&lab, "ps1", |_| ()).await;
+    let vmi =
+        until(&lab, "virtualmachineinstances", "ps1", "refused", |vmi| is(vmi, "Synchronized", "False"))
+            .await;
+    let message = condition(&vmi, "Synchronized").unwrap()["message"].as_str().unwrap();
+    let wanted =
+        format!("failed to create pod for vmi {NAMESPACE}/ps1, it needs a privileged namespace to run: pods");
+    assert!(
+        message.starts_with(&wanted) && message.contains("violates PodSecurity \"restricted:latest\""),
+        "{message}"
+    );
+    let fits = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}});
+    assert_eq!(lab.call(Method::PATCH, &namespace, Some(fits)).await.code, StatusCode::OK);
+    phase(&lab, "ps1", "Running").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_that_could_not_be_placed_or_pulled_goes_on_when_the_reason_is_gone() {
+    let lab = lab().await;
+    let rules = json!({"rules": [
+        {"lab": "place", "behaviour": {"unschedulable": "no room"}},
+        {"lab": "pull", "behaviour": {"image_pull_error": "not found"}},
+    ]});
+    set_rules(&lab, rules).await;
+    make(&lab, "place", |_| ()).await;
+    make(&lab, "pull", |_| ()).await;
+    printable(&lab, "place", "ErrorUnschedulable").await;
+    printable(&lab, "pull", "ImagePullBackOff").await;
+    set_rules(&lab, json!({})).await;
+    phase(&lab, "place", "Running").await;
+    phase(&lab, "pull", "Running").await;
+}
