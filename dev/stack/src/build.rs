@@ -28,7 +28,9 @@ pub(crate) fn programs(paths: &Paths, release: bool) -> Result<PathBuf> {
 /// Installs the page's tools as the lock file says, unless exactly that is installed.
 pub(crate) fn npm_ci(dir: &Path, logs: &Path) -> Result<()> {
     let lock = dir.join("package-lock.json");
-    let wanted = hex::encode(Sha256::digest(fs::read(&lock).with_context(|| format!("cannot read {}", lock.display()))?));
+    let wanted = hex::encode(Sha256::digest(
+        fs::read(&lock).with_context(|| format!("cannot read {}", lock.display()))?,
+    ));
     let stamp = dir.join("node_modules/.lab-lock");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());
@@ -66,7 +68,9 @@ fn inputs(web: &Path) -> Result<String> {
     for file in files {
         hash.update(file.as_os_str().as_encoded_bytes());
         hash.update([0]);
-        hash.update(Sha256::digest(fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?));
+        hash.update(Sha256::digest(
+            fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?,
+        ));
     }
     Ok(hex::encode(hash.finalize()))
 }

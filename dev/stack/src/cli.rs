@@ -72,6 +72,9 @@ enum Command {
         #[arg(long, hide = true)]
         here: bool,
     },
+    /// Prints where to go if the stack is up; exit code 1 if it is not
+    #[command(hide = true)]
+    Again,
     #[command(hide = true)]
     Supervise(UpArgs),
     #[command(hide = true)]
@@ -147,6 +150,7 @@ pub fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Up(args) => commands::up::up(&args),
+        Command::Again => commands::up::again(),
         Command::Supervise(args) => commands::supervise::supervise(&args, false),
         Command::Down { forget } => commands::down::down(forget),
         Command::Status { json } => commands::status::status(json),
@@ -156,7 +160,9 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Lint => checks::lint(),
         Command::SqlxPrepare => checks::sqlx::prepare(),
         Command::Build => commands::up::build_only(),
-        Command::Bench { what: Bench::Overhead, sessions, rate, here } => commands::bench::overhead(sessions, rate, here),
+        Command::Bench { what: Bench::Overhead, sessions, rate, here } => {
+            commands::bench::overhead(sessions, rate, here)
+        }
         Command::FrontDoor { listen, api, console } => commands::door::front_door(listen, api, console),
         Command::Warden { state_dir, remove } => commands::warden::warden(&state_dir, remove),
     }

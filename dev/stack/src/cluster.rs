@@ -74,13 +74,26 @@ impl Access {
     }
 
     /// One call.
-    pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&serde_json::Value>) -> Result<Answer> {
-        self.http.send(request(method, &format!("{}{path}", self.server), Some(&self.token), body)?, CALL).await
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&serde_json::Value>,
+    ) -> Result<Answer> {
+        self.http
+            .send(request(method, &format!("{}{path}", self.server), Some(&self.token), body)?, CALL)
+            .await
     }
 }
 
 /// Makes the golden disk the real way, a DataVolume that the cluster imports, and waits until it can be used.
-pub(crate) async fn ensure_golden(access: &Access, namespace: &str, image: &Image, mib: u64, within: Duration) -> Result<()> {
+pub(crate) async fn ensure_golden(
+    access: &Access,
+    namespace: &str,
+    image: &Image,
+    mib: u64,
+    within: Duration,
+) -> Result<()> {
     let name = image.golden_name();
     let volume = json!({
         "apiVersion": "cdi.kubevirt.io/v1beta1",
@@ -105,11 +118,14 @@ pub(crate) async fn ensure_golden(access: &Access, namespace: &str, image: &Imag
     loop {
         look.tick().await;
         let seen = access.call(Method::GET, &format!("{list}/{name}"), None).await?.json()?;
-        let phase = seen.pointer("/status/phase").and_then(|phase| phase.as_str()).unwrap_or("unknown").to_owned();
+        let phase =
+            seen.pointer("/status/phase").and_then(|phase| phase.as_str()).unwrap_or("unknown").to_owned();
         match phase.as_str() {
             "Succeeded" => return Ok(()),
             "Failed" => bail!("the import of the golden disk {name} failed: {}", seen["status"]),
-            _ if Instant::now() > deadline => bail!("the golden disk {name} is still {phase} after {within:?}"),
+            _ if Instant::now() > deadline => {
+                bail!("the golden disk {name} is still {phase} after {within:?}")
+            }
             _ => {}
         }
     }

@@ -58,11 +58,14 @@ struct Door {
 
 /// Serves until `closing`.
 pub(crate) async fn serve(routes: Routes, closing: CancellationToken) -> Result<()> {
-    let listener = TcpListener::bind(routes.listen).await.with_context(|| format!("cannot listen on {}", routes.listen))?;
+    let listener = TcpListener::bind(routes.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", routes.listen))?;
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(Duration::from_secs(2)));
-    let client = Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(20)).build(connector);
+    let client =
+        Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(20)).build(connector);
     let tracker = TaskTracker::new();
     let routes = Routes { listen: listener.local_addr().context("a listener without an address")?, ..routes };
     let door = Door { routes, client, tracker: tracker.clone(), closing: closing.clone() };
@@ -116,20 +119,23 @@ impl Door {
             return text(StatusCode::OK, "open\n");
         }
         let to_console = is_console(request.uri().path());
-        let (target, name) = if to_console { (self.routes.console, "console") } else { (self.routes.api, "api") };
+        let (target, name) =
+            if to_console { (self.routes.console, "console") } else { (self.routes.api, "api") };
         self.forward(request, target, peer).await.unwrap_or_else(|| unavailable(name))
     }
 
     /// Only our own name, and `localhost`, which is sent on to it: cookies and the Origin rule know one name.
     fn check_host(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
-        let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let host =
+            request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let own = self.routes.listen.to_string();
         if host == own {
             return None;
         }
         let page = matches!(*request.method(), Method::GET | Method::HEAD);
         if page && host == format!("localhost:{}", self.routes.listen.port()) {
-            let target = format!("http://{own}{}", request.uri().path_and_query().map_or("/", PathAndQuery::as_str));
+            let target =
+                format!("http://{own}{}", request.uri().path_and_query().map_or("/", PathAndQuery::as_str));
             let mut response = text(StatusCode::TEMPORARY_REDIRECT, "");
             if let Ok(location) = HeaderValue::from_str(&target) {
                 response.headers_mut().insert(header::LOCATION, location);
@@ -144,7 +150,12 @@ impl Door {
         ))
     }
 
-    async fn forward(&self, mut request: Request<Incoming>, target: SocketAddr, peer: SocketAddr) -> Option<Response<Body>> {
+    async fn forward(
+        &self,
+        mut request: Request<Incoming>,
+        target: SocketAddr,
+        peer: SocketAddr,
+    ) -> Option<Response<Body>> {
         let upgrade = upgrade_of(request.headers());
         let downstream = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
         *request.uri_mut() = absolute(request.uri(), target)?;

@@ -44,7 +44,11 @@ impl Http {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(Duration::from_secs(5)));
-        Self { client: Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(10)).build(connector) }
+        Self {
+            client: Client::builder(TokioExecutor::new())
+                .pool_idle_timeout(Duration::from_secs(10))
+                .build(connector),
+        }
     }
 
     /// Sends a request and returns once the head of the answer is there.
@@ -58,10 +62,13 @@ impl Http {
         let uri = request.uri().clone();
         let exchange = async {
             let (head, body) = self.open(request).await?.into_parts();
-            let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| anyhow!("{error}"))?.to_bytes();
+            let body =
+                Limited::new(body, MAX_BODY).collect().await.map_err(|error| anyhow!("{error}"))?.to_bytes();
             Ok(Answer { status: head.status, headers: head.headers, body })
         };
-        tokio::time::timeout(within, exchange).await.with_context(|| format!("no answer from {uri} in {within:?}"))?
+        tokio::time::timeout(within, exchange)
+            .await
+            .with_context(|| format!("no answer from {uri} in {within:?}"))?
     }
 
     /// `GET` of a whole answer.
@@ -77,7 +84,8 @@ pub(crate) fn request(
     bearer: Option<&str>,
     json: Option<&serde_json::Value>,
 ) -> Result<Request<Full<Bytes>>> {
-    let mut builder = Request::builder().method(method).uri(uri).header(http::header::ACCEPT, "application/json, */*");
+    let mut builder =
+        Request::builder().method(method).uri(uri).header(http::header::ACCEPT, "application/json, */*");
     if let Some(token) = bearer {
         builder = builder.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
     }

@@ -60,7 +60,10 @@ impl CacheLock {
             Err(_) => {
                 ui::say(format_args!("· waiting for another run that uses the cache ({name})"));
                 let lock = Flock::lock(open()?, FlockArg::LockExclusive);
-                Ok(Self(lock.map_err(|(_, error)| error).with_context(|| format!("cannot lock {}", path.display()))?))
+                Ok(Self(
+                    lock.map_err(|(_, error)| error)
+                        .with_context(|| format!("cannot lock {}", path.display()))?,
+                ))
             }
         }
     }
@@ -81,11 +84,18 @@ pub(crate) fn ensure_built(repo: &Path, cache: &Path) -> Result<Image> {
     if let Some(image) = by_key(&store, &keys, &key) {
         return Ok(image);
     }
-    let work = tempfile::Builder::new().prefix(".building-").tempdir_in(&store).context("cannot write to the image store")?;
+    let work = tempfile::Builder::new()
+        .prefix(".building-")
+        .tempdir_in(&store)
+        .context("cannot write to the image store")?;
     let mut build = Command::new(recipe.join("build"));
     build.arg("--out").arg(work.path()).arg("--cache").arg(cache.join("guest-build")).current_dir(repo);
     make_dir(&cache.join("guest-build"), 0o755)?;
-    ui::step("building the guest image (once; later runs find it in the cache)", &mut build, &cache.join("guest-image.log"))?;
+    ui::step(
+        "building the guest image (once; later runs find it in the cache)",
+        &mut build,
+        &cache.join("guest-image.log"),
+    )?;
     let image = adopt(&store, work, "disk.qcow2")?;
     write_atomically(&keys.join(&key), image.hex().as_bytes(), 0o644)?;
     Ok(image)
@@ -98,7 +108,11 @@ fn recipe_key(recipe: &Path) -> Result<String> {
     let key = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if !output.status.success() || !plain {
-        bail!("{} gave no key: {}", recipe.join("key").display(), String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "{} gave no key: {}",
+            recipe.join("key").display(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     Ok(key)
 }
@@ -116,7 +130,8 @@ fn read(dir: &Path) -> Option<Image> {
 /// Moves a finished directory to its place in the store.
 fn adopt(store: &Path, work: tempfile::TempDir, disk: &str) -> Result<Image> {
     let image = match fs::read(work.path().join("image.json")) {
-        Ok(text) => serde_json::from_slice::<Image>(&text).context("the build left an image.json that cannot be read")?,
+        Ok(text) => serde_json::from_slice::<Image>(&text)
+            .context("the build left an image.json that cannot be read")?,
         Err(_) => {
             let image = Image::named(DEBIAN, &sha256(&work.path().join(disk))?);
             let text = serde_json::to_vec(&image).context("an image that JSON cannot hold")?;
@@ -139,7 +154,8 @@ fn adopt(store: &Path, work: tempfile::TempDir, disk: &str) -> Result<Image> {
 
 /// Puts a cloud image of the user's into the store under the name that the labs ask for.
 pub(crate) fn import(file: &Path, cache: &Path) -> Result<Image> {
-    let file = file.canonicalize().with_context(|| format!("LAB_GUEST_IMAGE={} is not there", file.display()))?;
+    let file =
+        file.canonicalize().with_context(|| format!("LAB_GUEST_IMAGE={} is not there", file.display()))?;
     let meta = fs::metadata(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let store = image_store(cache);
     let keys = cache.join("image-keys");
@@ -152,7 +168,10 @@ pub(crate) fn import(file: &Path, cache: &Path) -> Result<Image> {
         return Ok(image);
     }
     ui::say(format_args!("· taking {} into the image store", file.display()));
-    let work = tempfile::Builder::new().prefix(".import-").tempdir_in(&store).context("cannot write to the image store")?;
+    let work = tempfile::Builder::new()
+        .prefix(".import-")
+        .tempdir_in(&store)
+        .context("cannot write to the image store")?;
     let disk = if is_qcow2(&file)? { "disk.qcow2" } else { "disk.raw" };
     let mut copy = Command::new("cp");
     copy.args(["--reflink=auto", "--sparse=auto"]).arg(&file).arg(work.path().join(disk));
@@ -187,7 +206,11 @@ pub(crate) fn simulated(store: &Path) -> Result<Image> {
     let dir = store.join(image.hex());
     make_dir(&dir, 0o755)?;
     write_atomically(&dir.join("disk.raw"), &[0; 4096], 0o644)?;
-    write_atomically(&dir.join("image.json"), &serde_json::to_vec(&image).context("an image that JSON cannot hold")?, 0o644)?;
+    write_atomically(
+        &dir.join("image.json"),
+        &serde_json::to_vec(&image).context("an image that JSON cannot hold")?,
+        0o644,
+    )?;
     Ok(image)
 }
 

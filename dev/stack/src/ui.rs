@@ -11,6 +11,8 @@ use anyhow::{Context, Result, bail};
 
 /// A step that is silent for longer than this says that it is still there.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// The same words are repeated after this.
+const STILL: Duration = Duration::from_secs(20);
 /// A step's seconds are worth a word from here on.
 const LONG: Duration = Duration::from_secs(3);
 
@@ -40,10 +42,10 @@ pub(crate) fn step(title: &str, command: &mut Command, log: &Path) -> Result<()>
     let (lines, received) = mpsc::channel();
     forward(child.stdout.take(), lines.clone());
     forward(child.stderr.take(), lines);
-    let mut last = String::new();
+    let (mut last, mut shown) = (String::new(), String::new());
     let mut told = Instant::now();
     loop {
-        match received.recv_timeout(HEARTBEAT.saturating_sub(told.elapsed()).max(Duration::from_millis(50))) {
+        match received.recv_timeout(Duration::from_millis(250)) {
             Ok(line) => {
                 let _ = writeln!(file, "{line}");
                 if !line.trim().is_empty() {
@@ -53,9 +55,11 @@ pub(crate) fn step(title: &str, command: &mut Command, log: &Path) -> Result<()>
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if told.elapsed() >= HEARTBEAT {
-            let shown: String = last.chars().take(90).collect();
-            say(format_args!("    {:>4} s  {shown}", begun.elapsed().as_secs()));
+        // Something new is worth a line soon, the same again only now and then.
+        if told.elapsed() >= if last == shown { STILL } else { HEARTBEAT } {
+            let words: String = last.chars().take(90).collect();
+            say(format_args!("    {:>4} s  {words}", begun.elapsed().as_secs()));
+            shown.clone_from(&last);
             told = Instant::now();
         }
     }

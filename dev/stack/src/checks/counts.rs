@@ -83,7 +83,9 @@ fn sum(text: &str, bad: &[&str]) -> Counts {
     let mut counts = Counts::default();
     for part in text.split(',') {
         let mut words = part.split_whitespace();
-        let (Some(Ok(number)), Some(word)) = (words.next().map(str::parse::<u64>), words.next()) else { continue };
+        let (Some(Ok(number)), Some(word)) = (words.next().map(str::parse::<u64>), words.next()) else {
+            continue;
+        };
         if word == "passed" {
             counts.passed += number;
         } else if bad.contains(&word) {
@@ -107,7 +109,10 @@ mod tests {
         let mixed = "Summary [  9.1s] 41/50 tests run: 38 passed (1 slow, 2 leaky), 1 failed, 1 timed out, 1 exec failed, 7 skipped";
         assert_eq!(nextest(mixed), counts(38, 3));
         assert_eq!(nextest("  PASS [ 0.1s] a_summary_of_tests"), None);
-        assert_eq!(cargo_test("test result: FAILED. 12 passed; 2 failed; 1 ignored; 0 measured"), counts(12, 2));
+        assert_eq!(
+            cargo_test("test result: FAILED. 12 passed; 2 failed; 1 ignored; 0 measured"),
+            counts(12, 2)
+        );
         assert_eq!(vitest("      Tests  1 failed | 34 passed (35)"), counts(34, 1));
         assert_eq!(vitest("      Tests  35 passed (35)"), counts(35, 0));
         assert_eq!(vitest(" Test Files  5 passed (5)"), None);

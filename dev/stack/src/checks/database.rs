@@ -21,7 +21,10 @@ pub(crate) struct TestDatabase {
 
 impl TestDatabase {
     pub(crate) fn start() -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("ttlab-test-").tempdir().context("cannot make a temporary directory")?;
+        let dir = tempfile::Builder::new()
+            .prefix("ttlab-test-")
+            .tempdir()
+            .context("cannot make a temporary directory")?;
         make_dir(dir.path(), 0o711)?;
         let server = Postgres::prepare(dir.path(), "test")?.careless();
         let (keeper, _) = Keeper::start()?;

@@ -40,7 +40,8 @@ pub(crate) fn check(paths: &Paths) -> Result<()> {
     if !output.status.success() {
         bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cargo metadata is not as expected")?;
+    let metadata: Metadata =
+        serde_json::from_slice(&output.stdout).context("cargo metadata is not as expected")?;
     let faults = faults(&metadata, &allowed, &banned);
     if !faults.is_empty() {
         bail!("{}", faults.join("\n"));
@@ -53,7 +54,9 @@ fn faults(metadata: &Metadata, allowed: &[String], banned: &[String]) -> Vec<Str
     for package in &metadata.packages {
         let Package { name, version, license, source } = package;
         if banned.contains(name) {
-            faults.push(format!("{name} {version} is banned (deny.toml): `cargo tree -i {name}` tells who brings it"));
+            faults.push(format!(
+                "{name} {version} is banned (deny.toml): `cargo tree -i {name}` tells who brings it"
+            ));
         }
         let Some(source) = source else { continue };
         if !(source.starts_with("registry+") && source.ends_with("crates.io-index")) {
@@ -61,7 +64,9 @@ fn faults(metadata: &Metadata, allowed: &[String], banned: &[String]) -> Vec<Str
         }
         match license {
             Some(expression) if licence::is_met(expression, allowed) => {}
-            Some(expression) => faults.push(format!("{name} {version}: the licence {expression} is not allowed (deny.toml)")),
+            Some(expression) => {
+                faults.push(format!("{name} {version}: the licence {expression} is not allowed (deny.toml)"))
+            }
             None => faults.push(format!("{name} {version} names no licence")),
         }
     }
@@ -71,7 +76,10 @@ fn faults(metadata: &Metadata, allowed: &[String], banned: &[String]) -> Vec<Str
 fn host() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned).context("rustc tells no host")
+    text.lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .map(str::to_owned)
+        .context("rustc tells no host")
 }
 
 /// The strings of one list of one table. `deny.toml` is ours: one entry per line, `crate = "…"` in the bans.

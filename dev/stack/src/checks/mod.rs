@@ -177,6 +177,8 @@ fn check(part: Part, paths: &Paths, database: Option<&TestDatabase>, report: &mu
 
 fn python(paths: &Paths, report: &mut Report) {
     let mut tests = Command::new("python3");
-    tests.args(["-B", "-m", "unittest", "discover", "-s", "guest/tests", "-p", "*_test.py"]).current_dir(&paths.repo);
+    tests
+        .args(["-B", "-m", "unittest", "discover", "-s", "guest/tests", "-p", "*_test.py"])
+        .current_dir(&paths.repo);
     report.command("guest/tests", &mut tests, Counter::Unittest);
 }

@@ -128,7 +128,11 @@ impl Report {
         ui::say(format_args!("\n{:<10} {:>9} {:>8} {:>8}", "part", "seconds", "passed", "failed"));
         for line in &self.done {
             let Counts { passed, failed } = line.counts;
-            ui::say(format_args!("{:<10} {:>9.1} {passed:>8} {failed:>8}", line.name, line.took.as_secs_f64()));
+            ui::say(format_args!(
+                "{:<10} {:>9.1} {passed:>8} {failed:>8}",
+                line.name,
+                line.took.as_secs_f64()
+            ));
             sum.add(line.counts);
         }
         let total: Duration = self.done.iter().map(|line| line.took).sum();

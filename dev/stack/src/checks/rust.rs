@@ -21,7 +21,10 @@ pub(crate) enum Selection {
 
 fn has_nextest() -> bool {
     settings::find_program("cargo-nextest").is_some()
-        || Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|output| output.status.success())
+        || Command::new("cargo")
+            .args(["nextest", "--version"])
+            .output()
+            .is_ok_and(|output| output.status.success())
 }
 
 fn cargo(paths: &Paths) -> Command {
@@ -43,7 +46,12 @@ pub(crate) fn build_tests(paths: &Paths) -> Command {
 }
 
 /// Runs the selected tests.
-pub(crate) fn tests(paths: &Paths, database: Option<&TestDatabase>, selection: Selection, report: &mut Report) {
+pub(crate) fn tests(
+    paths: &Paths,
+    database: Option<&TestDatabase>,
+    selection: Selection,
+    report: &mut Report,
+) {
     let nextest = has_nextest();
     let mut command = cargo(paths);
     if nextest {
@@ -56,10 +64,25 @@ pub(crate) fn tests(paths: &Paths, database: Option<&TestDatabase>, selection: S
         command.args(["nextest", "run", "--workspace", "--no-tests", "pass", "-E", filter]);
     } else {
         match selection {
-            Selection::Guest => command.args(["test", "--workspace", "--test", "guest", "--", "--test-threads", "1"]),
-            Selection::Unit => command.args(["test", "--workspace", "--exclude", "lab-e2e", "--lib", "--bins", "--test", "it"]),
-            Selection::Sim => command.args(["test", "-p", "lab-e2e", "--lib", "--test", "sim", "--", "--test-threads", "1"]),
-            Selection::Browser => command.args(["test", "-p", "lab-e2e", "--test", "browser", "--", "--test-threads", "1"]),
+            Selection::Guest => {
+                command.args(["test", "--workspace", "--test", "guest", "--", "--test-threads", "1"])
+            }
+            Selection::Unit => command.args([
+                "test",
+                "--workspace",
+                "--exclude",
+                "lab-e2e",
+                "--lib",
+                "--bins",
+                "--test",
+                "it",
+            ]),
+            Selection::Sim => {
+                command.args(["test", "-p", "lab-e2e", "--lib", "--test", "sim", "--", "--test-threads", "1"])
+            }
+            Selection::Browser => {
+                command.args(["test", "-p", "lab-e2e", "--test", "browser", "--", "--test-threads", "1"])
+            }
         };
     }
     if let Some(database) = database {

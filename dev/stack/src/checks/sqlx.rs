@@ -38,12 +38,14 @@ pub(crate) fn check(paths: &Paths, database: Option<&TestDatabase>) -> Result<()
     let database = database.context("there is no PostgreSQL")?;
     let made = make(paths, database)?;
     let (fresh, committed) = (read(made.path())?, read(&paths.repo.join(COMMITTED))?);
-    let missing: Vec<&String> = fresh.keys().filter(|name| fresh.get(*name) != committed.get(*name)).collect();
+    let missing: Vec<&String> =
+        fresh.keys().filter(|name| fresh.get(*name) != committed.get(*name)).collect();
     let stale: Vec<&String> = committed.keys().filter(|name| !fresh.contains_key(*name)).collect();
     if !missing.is_empty() || !stale.is_empty() {
         bail!(
             "{COMMITTED} is not what the queries say ({} missing or different, {} without a query): run ./lab sqlx-prepare and commit",
-            missing.len(), stale.len()
+            missing.len(),
+            stale.len()
         );
     }
     Ok(())
@@ -78,7 +80,9 @@ fn migrations(dir: &Path) -> Result<Vec<PathBuf>> {
         .with_context(|| format!("cannot read {}", dir.display()))?
         .flatten()
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|ext| ext == "sql") && !path.to_string_lossy().ends_with(".down.sql"))
+        .filter(|path| {
+            path.extension().is_some_and(|ext| ext == "sql") && !path.to_string_lossy().ends_with(".down.sql")
+        })
         .collect();
     files.sort();
     Ok(files)

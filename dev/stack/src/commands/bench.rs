@@ -39,7 +39,10 @@ pub(crate) fn overhead(sessions: u32, rate: f64, here: bool) -> Result<ExitCode>
         again.args(["--sessions", &sessions.to_string(), "--rate", &rate.to_string()]);
         return Err(again.exec()).context("cannot start the release build");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
     runtime.block_on(measure(sessions, rate))
 }
 
@@ -70,13 +73,20 @@ async fn drive(stack: &Stack, sessions: u32, rate: f64) -> Result<ExitCode> {
 
     print_run(&steady);
     print_run(&burst);
-    ui::say(format_args!("\nrequests   {reads:.0} a second (GET /api/labs/…, {READERS} connections, through the front door)"));
+    ui::say(format_args!(
+        "\nrequests   {reads:.0} a second (GET /api/labs/…, {READERS} connections, through the front door)"
+    ));
     ui::say(format_args!("\n{:<16} {:>10} {:>10}   PSS in MiB", "memory", "idle", "after"));
     for ((name, before), (_, after)) in idle.iter().zip(&loaded) {
         ui::say(format_args!("{name:<16} {before:>10.1} {after:>10.1}"));
     }
     let sum = |all: &[(String, f64)]| all.iter().map(|(_, mib)| mib).sum::<f64>();
-    ui::say(format_args!("{:<16} {:>10.1} {:>10.1}   aim: idle under 100", "together", sum(&idle), sum(&loaded)));
+    ui::say(format_args!(
+        "{:<16} {:>10.1} {:>10.1}   aim: idle under 100",
+        "together",
+        sum(&idle),
+        sum(&loaded)
+    ));
     let failed = steady.failed.len() + burst.failed.len();
     ui::say(format_args!("\naim: p99 of the sum under 100 ms at {rate} a second: {}", verdict(&steady)));
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -110,7 +120,13 @@ async fn run(web: &str, title: &str, sessions: u32, every: Option<Duration>) -> 
     let started = join_all(starts).await;
     let took = begun.elapsed();
     ui::say(format_args!("    all started after {:.1} s, ending them", took.as_secs_f64()));
-    let mut run = Run { title: title.to_owned(), own: (BOOT, AGENT, PREPARE), seen: Vec::new(), failed: Vec::new(), ended: Vec::new() };
+    let mut run = Run {
+        title: title.to_owned(),
+        own: (BOOT, AGENT, PREPARE),
+        seen: Vec::new(),
+        failed: Vec::new(),
+        ended: Vec::new(),
+    };
     let ends = started.iter().map(|(student, seen)| async move {
         match seen {
             Ok(seen) => Some(student.end(&seen.id).await),

@@ -42,7 +42,8 @@ pub(crate) fn down(forget: bool) -> Result<ExitCode> {
         bail!("{} guests could not be ended: {:?}", left.len(), left);
     }
     if forget && paths.state.exists() {
-        fs::remove_dir_all(&paths.state).with_context(|| format!("cannot remove {}", paths.state.display()))?;
+        fs::remove_dir_all(&paths.state)
+            .with_context(|| format!("cannot remove {}", paths.state.display()))?;
         ui::say("all state of this clone is forgotten; caches stay");
     }
     ui::say(if running { "TT Lab is down." } else { "TT Lab was not running." });

@@ -73,9 +73,13 @@ fn files(dir: &Path, name: Option<&str>) -> Result<Vec<PathBuf>> {
         }
         return Ok(all);
     };
-    let stem = |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let found: Vec<PathBuf> =
-        all.iter().filter(|path| stem(path) == name || stem(path) == format!("lab-{name}")).cloned().collect();
+    let stem =
+        |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let found: Vec<PathBuf> = all
+        .iter()
+        .filter(|path| stem(path) == name || stem(path) == format!("lab-{name}"))
+        .cloned()
+        .collect();
     if found.is_empty() {
         let known: Vec<String> = all.iter().map(stem).collect();
         bail!("there is no log of {name:?}; there are {}", known.join(", "));

@@ -24,7 +24,8 @@ pub(crate) fn status(as_json: bool) -> Result<ExitCode> {
         }
         return Ok(ExitCode::FAILURE);
     };
-    let well = record.phase == Phase::Up && record.processes.iter().all(|process| health(process) == Health::Healthy);
+    let well = record.phase == Phase::Up
+        && record.processes.iter().all(|process| health(process) == Health::Healthy);
     if as_json {
         ui::say(serde_json::to_string_pretty(&document(&record, &paths, &guests, well))?);
     } else {
@@ -76,16 +77,34 @@ fn table(record: &Record, guests: &[Ident]) {
         }
         let state = health(process).word();
         let shown: String = remark.chars().take(90).collect();
-        ui::say(format_args!("{:<16} {:>8}  {state:<11} {:>7.1} M  {shown}", process.name, process.ident.pid, mib(memory)));
+        ui::say(format_args!(
+            "{:<16} {:>8}  {state:<11} {:>7.1} M  {shown}",
+            process.name,
+            process.ident.pid,
+            mib(memory)
+        ));
     }
     for guest in guests {
         let memory = pss_kib(guest.pid).unwrap_or(0);
-        ui::say(format_args!("{:<16} {:>8}  {:<11} {:>7.1} M", "  a machine", guest.pid, "running", mib(memory)));
+        ui::say(format_args!(
+            "{:<16} {:>8}  {:<11} {:>7.1} M",
+            "  a machine",
+            guest.pid,
+            "running",
+            mib(memory)
+        ));
     }
     ui::say(format_args!("{:<16} {:>8}  {:<11} {:>7.1} M  without machines", "together", "", "", mib(sum)));
     let addresses = &record.addresses;
-    ui::say(format_args!("\nweb       {}/\nbroker    {}\ndatabase  {}", addresses.web, addresses.nats, addresses.database));
-    ui::say(format_args!("cluster   KUBECONFIG={}  (driver {})", addresses.kubeconfig.display(), addresses.driver));
+    ui::say(format_args!(
+        "\nweb       {}/\nbroker    {}\ndatabase  {}",
+        addresses.web, addresses.nats, addresses.database
+    ));
+    ui::say(format_args!(
+        "cluster   KUBECONFIG={}  (driver {})",
+        addresses.kubeconfig.display(),
+        addresses.driver
+    ));
     if record.phase != Phase::Up {
         ui::say(format_args!("\n{}", record.error.as_deref().unwrap_or(&record.step)));
     }

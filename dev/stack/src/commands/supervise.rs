@@ -19,12 +19,16 @@ use crate::ui;
 pub(crate) fn supervise(args: &UpArgs, foreground: bool) -> Result<ExitCode> {
     let paths = Paths::discover()?;
     make_dir(&paths.state, 0o711)?;
-    let lock = File::create(paths.state.join("supervisor.lock")).context("cannot write to the state directory")?;
+    let lock =
+        File::create(paths.state.join("supervisor.lock")).context("cannot write to the state directory")?;
     let Ok(_lock) = Flock::lock(lock, FlockArg::LockExclusiveNonblock) else {
         bail!("another supervisor of this clone runs: see ./lab status");
     };
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start the runtime")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
     runtime.block_on(run(args, &paths, foreground))
 }
 

@@ -21,12 +21,13 @@ const LIMIT: Duration = Duration::from_secs(600);
 pub(crate) fn up(args: &UpArgs) -> Result<ExitCode> {
     let paths = Paths::discover()?;
     make_dir(&paths.state, 0o711)?;
-    let lock = File::create(paths.state.join("up.lock")).with_context(|| format!("cannot write to {}", paths.state.display()))?;
+    let lock = File::create(paths.state.join("up.lock"))
+        .with_context(|| format!("cannot write to {}", paths.state.display()))?;
     let Ok(_lock) = Flock::lock(lock, FlockArg::LockExclusiveNonblock) else {
         bail!("another ./lab up of this clone is at work: wait for it, or see ./lab status");
     };
     if let Some(record) = Record::read(&paths.record()).filter(Record::is_current) {
-        return again(&record, &paths);
+        return join(&record, &paths);
     }
     prepare(args, &paths)?;
     if args.foreground {
@@ -70,22 +71,40 @@ pub(crate) fn build_only() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn again(record: &Record, paths: &Paths) -> Result<ExitCode> {
-    match record.phase {
-        Phase::Up => {
-            print_ways_in(record);
-            for process in record.processes.iter().filter(|process| process.health != Health::Healthy) {
-                ui::say(format_args!("  but {} is {}: ./lab logs {}", process.name, process.health.word(), process.name));
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Phase::Starting => {
-            let record = follow(&record.supervisor, paths)?;
-            print_ways_in(&record);
-            Ok(ExitCode::SUCCESS)
-        }
-        Phase::Stopping | Phase::Failed => bail!("the stack is just being stopped: try again in a few seconds"),
+/// Prints where to go if the stack is up.
+pub(crate) fn again() -> Result<ExitCode> {
+    let paths = Paths::discover()?;
+    let record =
+        Record::read(&paths.record()).filter(|record| record.is_current() && record.phase == Phase::Up);
+    Ok(record.map_or(ExitCode::FAILURE, |record| {
+        print_again(&record);
+        ExitCode::SUCCESS
+    }))
+}
+
+fn print_again(record: &Record) {
+    print_ways_in(record);
+    ui::say("\n  It was up already: a change of the sources shows after ./lab down && ./lab up.");
+    for process in record.processes.iter().filter(|process| process.health != Health::Healthy) {
+        ui::say(format_args!(
+            "  But {} is {}: ./lab logs {}",
+            process.name,
+            process.health.word(),
+            process.name
+        ));
     }
+}
+
+/// A supervisor runs: waits until its stack is up.
+fn join(record: &Record, paths: &Paths) -> Result<ExitCode> {
+    match record.phase {
+        Phase::Up => print_again(record),
+        Phase::Starting => print_ways_in(&follow(&record.supervisor, paths)?),
+        Phase::Stopping | Phase::Failed => {
+            bail!("the stack is just being stopped: try again in a few seconds")
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn start_supervisor(args: &UpArgs, paths: &Paths) -> Result<Ident> {
@@ -138,7 +157,11 @@ fn follow(supervisor: &Ident, paths: &Paths) -> Result<Record> {
             }
             if told.elapsed() > Duration::from_secs(4) {
                 told = Instant::now();
-                ui::say(format_args!("    {:>4} s  waiting for {}", begun.elapsed().as_secs(), waiting(&record)));
+                ui::say(format_args!(
+                    "    {:>4} s  waiting for {}",
+                    begun.elapsed().as_secs(),
+                    waiting(&record)
+                ));
             }
         }
         if !supervisor.is_alive() {

@@ -44,7 +44,11 @@ async fn backend(tracker: &TaskTracker, head: &'static str, release: Option<Arc<
     address
 }
 
-async fn open(tracker: &TaskTracker, api: SocketAddr, console: SocketAddr) -> (SocketAddr, CancellationToken) {
+async fn open(
+    tracker: &TaskTracker,
+    api: SocketAddr,
+    console: SocketAddr,
+) -> (SocketAddr, CancellationToken) {
     let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = probe.local_addr().unwrap();
     drop(probe);
@@ -67,7 +71,9 @@ async fn bytes_of_an_open_answer_arrive_before_its_end() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let api = backend(&tracker, head, Some(Arc::clone(&release))).await;
     let (listen, _closing) = open(&tracker, api, api).await;
-    let request = crate::http::request(Method::GET, &format!("http://{listen}/api/sessions/1/events"), None, None).unwrap();
+    let request =
+        crate::http::request(Method::GET, &format!("http://{listen}/api/sessions/1/events"), None, None)
+            .unwrap();
     let response = Http::new().open(request).await.unwrap();
     let mut body = response.into_body();
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -118,8 +124,10 @@ async fn a_foreign_name_is_refused_and_localhost_is_sent_on() {
     let tracker = TaskTracker::new();
     let api = backend(&tracker, OK, None).await;
     let (listen, _closing) = open(&tracker, api, api).await;
-    for (host, expected) in [("evil.example".to_owned(), 421), (format!("localhost:{}", listen.port()), 307)] {
-        let mut request = crate::http::request(Method::GET, &format!("http://{listen}/labs?a=b"), None, None).unwrap();
+    for (host, expected) in [("evil.example".to_owned(), 421), (format!("localhost:{}", listen.port()), 307)]
+    {
+        let mut request =
+            crate::http::request(Method::GET, &format!("http://{listen}/labs?a=b"), None, None).unwrap();
         request.headers_mut().insert(header::HOST, host.parse().unwrap());
         let answer = Http::new().send(request, Duration::from_secs(5)).await.unwrap();
         assert_eq!(answer.status.as_u16(), expected, "{host}");
@@ -132,7 +140,12 @@ async fn a_foreign_name_is_refused_and_localhost_is_sent_on() {
 #[test]
 fn only_a_sessions_console_goes_to_the_console_service() {
     assert!(is_console("/api/sessions/0190-ab/console"));
-    for path in ["/api/sessions//console", "/api/sessions/console", "/api/sessions/a/b/console", "/api/sessions/a/console/x"] {
+    for path in [
+        "/api/sessions//console",
+        "/api/sessions/console",
+        "/api/sessions/a/b/console",
+        "/api/sessions/a/console/x",
+    ] {
         assert!(!is_console(path), "{path}");
     }
 }

@@ -76,7 +76,12 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// Starts the thread and tasks that look after processes, and the warden that cleans up after a killed runner.
-    pub(crate) fn assemble(board: Arc<Board>, state: &Path, program: &Path, remove_state: bool) -> Result<Self> {
+    pub(crate) fn assemble(
+        board: Arc<Board>,
+        state: &Path,
+        program: &Path,
+        remove_state: bool,
+    ) -> Result<Self> {
         let (keeper, exits) = Keeper::start()?;
         let inner = Arc::new(Inner {
             board,
@@ -125,15 +130,22 @@ impl Crew {
             }
             waiting = still;
             let Some(first) = waiting.first() else { return Ok(()) };
-            let process = self.inner.board.process(first).with_context(|| format!("{first} was never started"))?;
+            let process =
+                self.inner.board.process(first).with_context(|| format!("{first} was never started"))?;
             let said = process.detail.unwrap_or_default();
             if process.restarts >= HOPELESS {
-                bail!("{first} does not stay up ({said}). Its log, {}, ends:\n{}", process.log.display(), ui::tail(&process.log, 15));
+                bail!(
+                    "{first} does not stay up ({said}). Its log, {}, ends:\n{}",
+                    process.log.display(),
+                    ui::tail(&process.log, 15)
+                );
             }
             if Instant::now() > deadline {
                 bail!(
                     "{first} is not healthy after {} s ({said}). Its log, {}, ends:\n{}",
-                    within.as_secs(), process.log.display(), ui::tail(&process.log, 15)
+                    within.as_secs(),
+                    process.log.display(),
+                    ui::tail(&process.log, 15)
                 );
             }
         }
@@ -194,7 +206,8 @@ impl Inner {
     }
 
     async fn ask(&self, name: &str) -> Health {
-        let Some((probe, ident)) = self.lock().get(name).map(|alive| (alive.member.probe.clone(), alive.ident.clone()))
+        let Some((probe, ident)) =
+            self.lock().get(name).map(|alive| (alive.member.probe.clone(), alive.ident.clone()))
         else {
             return Health::Unhealthy;
         };
@@ -204,7 +217,8 @@ impl Inner {
         let (health, detail) = match probe.ask(&self.http).await {
             Ok(()) => (Health::Healthy, None),
             Err(why) => {
-                let was_healthy = self.board.process(name).is_some_and(|process| process.health != Health::Starting);
+                let was_healthy =
+                    self.board.process(name).is_some_and(|process| process.health != Health::Starting);
                 (if was_healthy { Health::Unhealthy } else { Health::Starting }, Some(why))
             }
         };

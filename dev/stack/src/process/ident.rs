@@ -30,7 +30,8 @@ impl Ident {
 
     /// True while the process that was meant runs (a zombie does not).
     pub(crate) fn is_alive(&self) -> bool {
-        stat(self.pid).is_some_and(|(state, start)| state != 'Z' && start == self.start) && self.boot == boot_id()
+        stat(self.pid).is_some_and(|(state, start)| state != 'Z' && start == self.start)
+            && self.boot == boot_id()
     }
 
     /// Signals it, if it is still the one that was meant.
@@ -85,7 +86,8 @@ mod tests {
 
     #[test]
     fn a_pid_with_another_start_time_is_not_signalled() {
-        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let ident = Ident::of(child.id() as i32).unwrap();
         let stranger = Ident { start: ident.start + 1, ..ident.clone() };
         assert!(ident.is_alive());

@@ -71,14 +71,18 @@ impl Keeper {
     /// Starts a child.
     pub(crate) async fn launch(&self, launch: Launch) -> Result<Ident> {
         let (answer, answered) = oneshot::channel();
-        self.orders.send(Order::Start(Box::new(launch), answer)).map_err(|_| anyhow!("the keeper thread is gone"))?;
+        self.orders
+            .send(Order::Start(Box::new(launch), answer))
+            .map_err(|_| anyhow!("the keeper thread is gone"))?;
         answered.await.context("the keeper thread is gone")?
     }
 
     /// The same outside a runtime.
     pub(crate) fn launch_blocking(&self, launch: Launch) -> Result<Ident> {
         let (answer, answered) = oneshot::channel();
-        self.orders.send(Order::Start(Box::new(launch), answer)).map_err(|_| anyhow!("the keeper thread is gone"))?;
+        self.orders
+            .send(Order::Start(Box::new(launch), answer))
+            .map_err(|_| anyhow!("the keeper thread is gone"))?;
         answered.blocking_recv().context("the keeper thread is gone")?
     }
 }
@@ -135,9 +139,9 @@ fn spawn(launch: &Launch) -> Result<(Ident, Child)> {
         .stdin(Stdio::null())
         .stdout(log.try_clone().context("cannot share a log file")?)
         .stderr(log);
-    let child = command
-        .spawn()
-        .with_context(|| format!("cannot start {} (is `setpriv` of util-linux there?)", launch.program.display()))?;
+    let child = command.spawn().with_context(|| {
+        format!("cannot start {} (is `setpriv` of util-linux there?)", launch.program.display())
+    })?;
     let pid = i32::try_from(child.id()).context("a pid out of range")?;
     let ident = Ident::of(pid).with_context(|| format!("{} ended at once", launch.name))?;
     Ok((ident, child))

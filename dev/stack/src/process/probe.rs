@@ -19,9 +19,16 @@ pub(crate) enum Probe {
     /// A 2xx from a fixed address.
     Http(String),
     /// The cluster is ready, says its API to the administrator (it answers strangers 401).
-    Kubernetes { ports: PathBuf, kubeconfig: PathBuf },
+    Kubernetes {
+        ports: PathBuf,
+        kubeconfig: PathBuf,
+    },
     /// A 2xx from an address that the process writes to its ports file once it listens.
-    PortsFile { file: PathBuf, key: &'static str, path: &'static str },
+    PortsFile {
+        file: PathBuf,
+        key: &'static str,
+        path: &'static str,
+    },
 }
 
 impl Probe {

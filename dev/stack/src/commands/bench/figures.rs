@@ -54,7 +54,9 @@ pub(crate) fn print_run(run: &Run) {
     ui::say(format_args!("\n{} ({} ready, {} failed)", run.title, run.seen.len(), run.failed.len()));
     ui::say(format_args!("{:<34} {:>9} {:>9}   beyond the machine's own", "phase", "p50 ms", "p99 ms"));
     for (name, values) in rows {
-        let show = |percent| percentile(&values, percent).map_or("-".to_owned(), |d| format!("{:.1}", d.as_secs_f64() * 1e3));
+        let show = |percent| {
+            percentile(&values, percent).map_or("-".to_owned(), |d| format!("{:.1}", d.as_secs_f64() * 1e3))
+        };
         ui::say(format_args!("{name:<34} {:>9} {:>9}", show(50), show(99)));
     }
     for failure in run.failed.iter().take(5) {

@@ -95,7 +95,8 @@ impl Student {
             if matches!(state, "ending" | "ended") {
                 bail!("it ended: {} {} {}", session["reason"], session["cause"], session["message"]);
             }
-            let rank = ["provisioning", "booting", "preparing", "ready"].iter().position(|name| *name == state);
+            let rank =
+                ["provisioning", "booting", "preparing", "ready"].iter().position(|name| *name == state);
             // A higher state implies the lower ones: a browser that saw only the last saw all of them then.
             for at in seen.iter_mut().take(rank.map_or(0, |rank| rank + 1)) {
                 at.get_or_insert_with(|| pressed.elapsed());
@@ -140,7 +141,8 @@ impl Events {
     async fn open(student: &Student, id: &str) -> Result<Self> {
         let mut request = student.request(Method::GET, &format!("/api/sessions/{id}/events"), None)?;
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let response = tokio::time::timeout(CALL, student.http.open(request)).await.context("no events")??;
+        let response =
+            tokio::time::timeout(CALL, student.http.open(request)).await.context("no events")??;
         if !response.status().is_success() {
             bail!("events: {}", response.status());
         }
@@ -157,7 +159,8 @@ impl Events {
                 }
                 continue;
             }
-            let frame = self.body.frame().await.context("the events ended")?.context("the events broke off")?;
+            let frame =
+                self.body.frame().await.context("the events ended")?.context("the events broke off")?;
             if let Ok(data) = frame.into_data() {
                 self.buffer.extend_from_slice(&data);
             }
