@@ -28,7 +28,7 @@ pub(crate) fn on_create(resource: &Resource, object: &mut Value) {
     } else if *resource == resource::RESOURCE_QUOTAS {
         object["status"] = json!({});
     } else if *resource == resource::PODS {
-        object["status"] = json!({"phase": "Pending"});
+        object["status"] = json!({"phase": "Pending", "qosClass": qos_class(object)});
     } else if *resource == resource::NODES {
         node(object);
     }
@@ -111,6 +111,31 @@ fn role_binding(object: &mut Value) {
     }
     if let Some(reference) = object.get_mut("roleRef").and_then(Value::as_object_mut) {
         reference.entry("apiGroup").or_insert_with(|| json!("rbac.authorization.k8s.io"));
+    }
+}
+
+/// The class of a pod: which of requests and limits its containers name.
+fn qos_class(pod: &Value) -> &'static str {
+    let lists = ["spec.containers", "spec.initContainers"]
+        .map(|path| object::at(pod, path).and_then(Value::as_array));
+    let resources: Vec<&Value> =
+        lists.into_iter().flatten().flatten().map(|c| c.get("resources").unwrap_or(&Value::Null)).collect();
+    let part = |r: &Value, part: &str, name: &str| r.get(part).and_then(|p| p.get(name)).cloned();
+    let names = ["cpu", "memory"];
+    let any =
+        |r: &&Value| names.iter().any(|n| part(r, "requests", n).is_some() || part(r, "limits", n).is_some());
+    let full = |r: &&Value| {
+        names.iter().all(|n| {
+            let limit = part(r, "limits", n);
+            limit.is_some() && part(r, "requests", n).is_none_or(|request| Some(request) == limit)
+        })
+    };
+    if !resources.iter().any(any) {
+        "BestEffort"
+    } else if resources.iter().all(full) {
+        "Guaranteed"
+    } else {
+        "Burstable"
     }
 }
 

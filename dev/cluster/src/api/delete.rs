@@ -62,7 +62,7 @@ impl Cluster {
             let current = self.store().get(key).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
             check_preconditions(key, &current, options)?;
             let next = marked(key, &current.value, options);
-            let result = if is_finished(&next) || is_pod_done(key, &next) {
+            let result = if is_finished(&next) {
                 if writer.dry_run {
                     return Ok(Deleted::Gone(current));
                 }
@@ -152,10 +152,4 @@ fn pod_grace(pod: &Value, options: &DeleteOptions) -> i64 {
     }
     let own = object::at(pod, "spec.terminationGracePeriodSeconds").and_then(Value::as_i64);
     options.grace.or(own).unwrap_or(30).max(0)
-}
-
-fn is_pod_done(key: &Key, pod: &Value) -> bool {
-    *key.resource == PODS
-        && object::finalizers(pod).is_empty()
-        && object::at(pod, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64) == Some(0)
 }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{Cluster, Writer, unrecorded};
 use crate::object;
+use crate::resource::PODS;
 use crate::status::Status;
 use crate::store::{Key, Object, ObjectRef, WriteError};
 use crate::{managed, validate};
@@ -158,7 +159,6 @@ pub(super) fn is_finished(object: &Value) -> bool {
         && object::finalizers(object).is_empty()
         && grace.unwrap_or_default() == 0
         && !held
-        && object.get("kind").and_then(Value::as_str) != Some("Pod")
 }
 
 fn check_uid(key: &Key, current: &ObjectRef, next: &Value) -> Result<(), Status> {
@@ -247,6 +247,12 @@ fn bump_generation(key: &Key, part: Part, current: &Value, next: &mut Value) {
         map.remove("metadata");
         if key.resource.status {
             map.remove("status");
+        }
+        if *key.resource == PODS
+            && let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut)
+        {
+            // To be placed changes nothing of what is wanted.
+            spec.remove("nodeName");
         }
         map
     };

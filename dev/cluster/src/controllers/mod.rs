@@ -1,9 +1,10 @@
-//! The cluster's own controllers: collection by owner, namespaces, quota status, claims.
+//! The cluster's own controllers: collection by owner, namespaces, quota status, claims, old events.
 //!
 //! Each follows the store's feed, which never loses a change, and begins with a look at everything: what was due when
 //! the process was killed is done then.
 
 mod claims;
+mod events;
 mod garbage;
 mod namespaces;
 mod quotas;
@@ -23,6 +24,7 @@ pub(crate) fn start(context: &ControllerContext) {
     context.tracker.spawn(namespaces::run(context.clone(), store.feed()));
     context.tracker.spawn(quotas::run(context.clone(), store.feed()));
     context.tracker.spawn(claims::run(context.clone(), store.feed()));
+    context.tracker.spawn(events::run(context.clone()));
 }
 
 /// Things to do after one and the same delay, in the order in which they came. A thing waits only once.

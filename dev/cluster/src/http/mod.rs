@@ -209,6 +209,8 @@ impl Door {
         let mut response = handler.call(call).await;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             response.headers_mut().insert(NO_SNIFF.0, NO_SNIFF.1);
+            let uncached = HeaderValue::from_static("no-cache, private");
+            response.headers_mut().entry(header::CACHE_CONTROL).or_insert(uncached);
         }
         response
     }

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 pub(crate) struct Step {
     pub(crate) before: u32,
     pub(crate) method: &'static str,
-    pub(crate) path: &'static str,
+    pub(crate) path: String,
     pub(crate) content_type: &'static str,
     pub(crate) body: Value,
 }
 
-fn step(before: u32, method: &'static str, path: &'static str, body: Value) -> Step {
+fn step(before: u32, method: &'static str, path: &str, body: Value) -> Step {
     let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-    Step { before, method, path, content_type, body }
+    Step { before, method, path: path.to_owned(), content_type, body }
 }
 
 fn config_map(name: &str, keys: usize) -> Value {
@@ -25,17 +25,33 @@ fn named(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "labels": labels}})
 }
 
+fn vms(namespace: &str) -> String {
+    format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines")
+}
+
+fn container_disk() -> Value {
+    json!({"containerDisk": {"image": "quay.io/kubevirt/cirros-container-disk-demo:v1.9.0"}})
+}
+
 fn halted(name: &str) -> Value {
+    vm(name, "Halted", &json!({}), container_disk())
+}
+
+/// A VM as the recordings make theirs.
+fn vm(name: &str, strategy: &str, devices: &Value, mut volume: Value) -> Value {
+    volume["name"] = "root".into();
+    let mut devices = devices.clone();
+    devices["disks"] = json!([{"name": "root", "disk": {"bus": "virtio"}}]);
     json!({
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": name, "labels": {}},
-        "spec": {"runStrategy": "Halted", "template": {
+        "spec": {"runStrategy": strategy, "template": {
             "metadata": {"labels": {"kubevirt.io/vm": name}},
             "spec": {
                 "domain": {
-                    "devices": {"disks": [{"name": "root", "disk": {"bus": "virtio"}}]},
+                    "devices": devices,
                     "resources": {"requests": {"memory": "128Mi"}},
                 },
-                "volumes": [{"name": "root", "containerDisk": {"image": "quay.io/kubevirt/cirros-container-disk-demo:v1.9.0"}}],
+                "volumes": [volume],
             },
         }},
     })
@@ -125,9 +141,45 @@ pub(crate) fn steps() -> Vec<Step> {
         // Of the series from 1000 on nothing that prepared the ground was kept.
         namespace(1000, "t10"),
         step(1000, "POST", "/api/v1/namespaces/t10/secrets", user_data()),
+        step(1086, "POST", &vms("t10"), vm("h1", "Always", &json!({}), container_disk())),
         namespace(1200, "t12"),
+        step(
+            1202,
+            "POST",
+            &vms("t12"),
+            vm("pend", "Always", &json!({}), json!({"persistentVolumeClaim": {"claimName": "none"}})),
+        ),
+        step(1204, "POST", &vms("t12"), vm("con", "Always", &json!({}), container_disk())),
+        step(1230, "POST", &vms("t12"), vm("con2", "Always", &json!({}), container_disk())),
+        step(
+            1240,
+            "POST",
+            &vms("t12"),
+            vm("nocon", "Always", &json!({"autoattachSerialConsole": false}), container_disk()),
+        ),
+        step(1250, "POST", &vms("t12"), vm("st", "Halted", &json!({}), container_disk())),
         namespace(1300, "t13"),
+        step(
+            1303,
+            "POST",
+            &vms("t13"),
+            vm(
+                "e1",
+                "Always",
+                &json!({}),
+                json!({"ephemeral": {"persistentVolumeClaim": {"claimName": "golden"}}}),
+            ),
+        ),
+        step(1311, "DELETE", "/api/v1/namespaces/t13/persistentvolumeclaims/golden", Value::Null),
         namespace(1313, "t13q"),
+        step(
+            1313,
+            "POST",
+            "/api/v1/namespaces/t13q/resourcequotas",
+            json!({
+                "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}},
+            }),
+        ),
         namespace(1317, "t13m"),
         namespace(1323, "t13pr"),
         namespace(1327, "t13pb"),

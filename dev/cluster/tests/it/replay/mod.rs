@@ -1,6 +1,7 @@
 //! Replays the recordings of the real cluster, in their order, against a fresh one, and compares the answers.
 //!
-//! Every recording is either replayed or stands in `out_of_scope.txt` with its reason. What was sent but not recorded
+//! Every recording is either replayed, here or by another test (`elsewhere.txt`), or stands in `out_of_scope.txt` with
+//! its reason. What was sent but not recorded
 //! is in the recordings' own `SETUP.json`, and in [`extra`] where it is not even there. The recordings are not part of
 //! this repository: without them the test says so and passes.
 
@@ -56,9 +57,9 @@ fn recordings(dir: &Path) -> Vec<Recording> {
     all
 }
 
-/// Number -> reason.
-fn out_of_scope() -> BTreeMap<u32, &'static str> {
-    let lines = include_str!("out_of_scope.txt").lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
+/// Number -> reason, or the test that replays it.
+fn listed(file: &'static str) -> BTreeMap<u32, &'static str> {
+    let lines = file.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
     let parse = |line: &'static str| {
         let (number, reason) = line.split_once(' ').unwrap_or((line, ""));
         assert!(!reason.trim().is_empty(), "{line}: a reason is missing");
@@ -74,16 +75,18 @@ async fn recordings_of_the_real_cluster_are_answered_alike() {
         return;
     };
     let setup: Vec<Value> = serde_json::from_slice(&std::fs::read(dir.join("SETUP.json")).unwrap()).unwrap();
-    let excluded = out_of_scope();
+    let excluded = listed(include_str!("out_of_scope.txt"));
+    let elsewhere = listed(include_str!("elsewhere.txt"));
     let wanted = wanted();
     let mut session = Session::start(setup).await;
-    let (mut same, mut other, mut left_out) = (0, Vec::new(), 0);
+    let (mut same, mut other, mut left_out, mut away) = (0, Vec::new(), 0, 0);
     for recording in recordings(&dir) {
         let chosen = wanted.is_none_or(|(from, to)| (from..=to).contains(&recording.number));
-        if excluded.contains_key(&recording.number) {
-            left_out += 1;
+        let is_away = elsewhere.contains_key(&recording.number);
+        if excluded.contains_key(&recording.number) || is_away {
+            *(if is_away { &mut away } else { &mut left_out }) += 1;
             if chosen {
-                session.prepare(recording.number).await;
+                session.only_send(&recording).await;
             }
             continue;
         }
@@ -95,7 +98,10 @@ async fn recordings_of_the_real_cluster_are_answered_alike() {
             Outcome::Different(how) => other.push(format!("{}\n{how}", recording.name)),
         }
     }
-    println!("{same} recordings are answered alike, {} differ, {left_out} are out of scope", other.len());
+    println!(
+        "{same} recordings are answered alike, {} differ, {away} are replayed by other tests, {left_out} are out of scope",
+        other.len()
+    );
     assert!(
         other.is_empty(),
         "{} recordings are answered differently:\n\n{}",
