@@ -18,6 +18,7 @@
 mod address;
 mod console;
 mod driver;
+mod limits;
 mod machine;
 pub mod qemu;
 pub mod sim;
@@ -26,5 +27,6 @@ mod spec;
 pub use address::{AGENT_PORT, AddressError};
 pub use console::{Attached, Closed, Console, Input, Output};
 pub use driver::{Driver, Error};
+pub use limits::raise_open_files;
 pub use machine::{End, Machine, Run, Status};
 pub use spec::{Boot, EmptyDisk, Format, RootDisk, Seed, Spec};

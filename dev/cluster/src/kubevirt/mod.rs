@@ -48,6 +48,9 @@ use crate::config::{self, DriverArgs};
 /// Hangs KubeVirt into the cluster. Called once, before the cluster starts; `state_dir` is the cluster's own (machines
 /// live in a directory below it).
 pub(crate) fn register(args: &DriverArgs, state_dir: &Path, registry: &mut Registry) -> anyhow::Result<()> {
+    if let Some(files) = lab_machine::raise_open_files() {
+        tracing::debug!(files, "descriptors that this process may hold");
+    }
     // Machines outlive the cluster's orderly end, so their tasks are not among those that it waits for.
     let machines = TaskTracker::new();
     let driver = match args.driver {
