@@ -102,6 +102,9 @@ fn a_write_must_come_from_our_own_page() {
         origin_allowed(&headers(&pairs), own)
     };
     assert!(allowed(&[("origin", "http://127.0.0.1:8080")]));
+    assert!(allowed(&[("origin", "http://localhost:8080")]));
+    assert!(allowed(&[("origin", "http://[::1]:8080")]));
+    assert!(!allowed(&[("origin", "http://localhost.evil.example:8080")]));
     assert!(allowed(&[("sec-fetch-site", "same-origin")]));
     for bad in [
         [("origin", "http://127.0.0.1:8081"), ("sec-fetch-site", "same-origin")].as_slice(),

@@ -59,7 +59,7 @@ pub(super) struct Me {
 }
 
 /// Signs in without a password: only where the operator switched it on, and only on loopback.
-#[utoipa::path(post, path = "/api/login", tag = "account", request_body = Login,
+#[utoipa::path(post, operation_id = "login", path = "/api/login", tag = "account", request_body = Login,
     responses((status = 200, body = SignedIn), (status = "4XX", body = Problem)))]
 pub(super) async fn login(
     State(app): State<Arc<App>>,
@@ -90,7 +90,7 @@ pub(super) async fn login(
 }
 
 /// Signs out.
-#[utoipa::path(post, path = "/api/logout", tag = "account",
+#[utoipa::path(post, operation_id = "logout", path = "/api/logout", tag = "account",
     responses((status = 204), (status = "4XX", body = Problem)))]
 pub(super) async fn logout(State(app): State<Arc<App>>, _user: User) -> impl IntoResponse {
     let cookie = clear_cookie(&app.access.cookie, app.access.is_https());
@@ -98,7 +98,7 @@ pub(super) async fn logout(State(app): State<Arc<App>>, _user: User) -> impl Int
 }
 
 /// Who is signed in.
-#[utoipa::path(get, path = "/api/me", tag = "account",
+#[utoipa::path(get, operation_id = "who_am_i", path = "/api/me", tag = "account",
     responses((status = 200, body = Me), (status = 401, body = Problem)))]
 pub(super) async fn me(State(app): State<Arc<App>>, user: User) -> Json<Me> {
     Json(Me {

@@ -42,7 +42,7 @@ pub(super) struct SessionsView {
 }
 
 /// All sessions.
-#[utoipa::path(get, path = "/api/admin/sessions", tag = "admin",
+#[utoipa::path(get, operation_id = "admin_sessions", path = "/api/admin/sessions", tag = "admin",
     responses((status = 200, body = SessionsView), (status = "4XX", body = Problem)))]
 pub(super) async fn sessions(
     State(app): State<Arc<App>>,
@@ -59,7 +59,7 @@ pub(super) async fn sessions(
 }
 
 /// Ends anybody's session.
-#[utoipa::path(delete, path = "/api/admin/sessions/{id}", tag = "admin", params(("id" = String, Path)),
+#[utoipa::path(delete, operation_id = "admin_end_session", path = "/api/admin/sessions/{id}", tag = "admin", params(("id" = String, Path)),
     responses((status = 202, body = OwnedView), (status = "4XX", body = Problem)))]
 pub(super) async fn end(
     State(app): State<Arc<App>>,
@@ -104,7 +104,7 @@ pub(super) struct StatsView {
 }
 
 /// How long phases take.
-#[utoipa::path(get, path = "/api/admin/stats", tag = "admin",
+#[utoipa::path(get, operation_id = "admin_stats", path = "/api/admin/stats", tag = "admin",
     responses((status = 200, body = StatsView), (status = "4XX", body = Problem)))]
 pub(super) async fn stats(State(app): State<Arc<App>>, _staff: Staff) -> Result<Json<StatsView>, ApiError> {
     let since = app.now() - STATS_OF;
@@ -138,7 +138,7 @@ pub(super) struct CapacityView {
 }
 
 /// The cap and what is used of it.
-#[utoipa::path(get, path = "/api/admin/capacity", tag = "admin",
+#[utoipa::path(get, operation_id = "admin_capacity", path = "/api/admin/capacity", tag = "admin",
     responses((status = 200, body = CapacityView), (status = "4XX", body = Problem)))]
 pub(super) async fn capacity(
     State(app): State<Arc<App>>,
@@ -179,7 +179,7 @@ pub(super) struct GhostsView {
 }
 
 /// Objects that no session owns.
-#[utoipa::path(get, path = "/api/admin/ghosts", tag = "admin",
+#[utoipa::path(get, operation_id = "admin_ghosts", path = "/api/admin/ghosts", tag = "admin",
     responses((status = 200, body = GhostsView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn ghosts(State(app): State<Arc<App>>, _staff: Staff) -> Result<Json<GhostsView>, ApiError> {
     ghosts_view(&app).await.map(Json)
@@ -216,7 +216,7 @@ pub(super) struct Release {
 }
 
 /// Confirms that these objects are ghosts: the reaper may delete them although there are many.
-#[utoipa::path(post, path = "/api/admin/ghosts/release", tag = "admin", request_body = Release,
+#[utoipa::path(post, operation_id = "admin_release_ghosts", path = "/api/admin/ghosts/release", tag = "admin", request_body = Release,
     responses((status = 200, body = GhostsView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn release(
     State(app): State<Arc<App>>,

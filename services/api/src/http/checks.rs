@@ -34,7 +34,7 @@ pub(super) struct Check {
 }
 
 /// Checks a step.
-#[utoipa::path(post, path = "/api/sessions/{id}/steps/{n}/check", tag = "sessions",
+#[utoipa::path(post, operation_id = "check_step", path = "/api/sessions/{id}/steps/{n}/check", tag = "sessions",
     params(("id" = String, Path), ("n" = u32, Path, description = "Counted from 1")), request_body = Check,
     responses((status = 200, body = CheckView), (status = "4XX", body = Problem)))]
 pub(super) async fn check(

@@ -103,14 +103,14 @@ fn lab(lab: &Lab, is_whole: bool) -> LabView {
 }
 
 /// The labs.
-#[utoipa::path(get, path = "/api/labs", tag = "labs",
+#[utoipa::path(get, operation_id = "list_labs", path = "/api/labs", tag = "labs",
     responses((status = 200, body = LabsView), (status = 401, body = Problem)))]
 pub(super) async fn list(State(app): State<Arc<App>>, _user: User) -> Json<LabsView> {
     Json(LabsView { labs: app.catalog.labs.values().map(|l| lab(l, false)).collect() })
 }
 
 /// One lab with the texts of its steps.
-#[utoipa::path(get, path = "/api/labs/{lab}", tag = "labs", params(("lab" = String, Path)),
+#[utoipa::path(get, operation_id = "get_lab", path = "/api/labs/{lab}", tag = "labs", params(("lab" = String, Path)),
     responses((status = 200, body = LabView), (status = "4XX", body = Problem)))]
 pub(super) async fn one(
     State(app): State<Arc<App>>,

@@ -46,7 +46,7 @@ fn set_attempt(app: &App, value: &str, seconds: u32) -> String {
 }
 
 /// Sends the browser to the identity provider.
-#[utoipa::path(get, path = "/api/auth/login", tag = "account",
+#[utoipa::path(get, operation_id = "oidc_login", path = "/api/auth/login", tag = "account",
     responses((status = 303), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn login(State(app): State<Arc<App>>) -> Result<impl IntoResponse, ApiError> {
     let (url, attempt) = provider(&app)?.begin().await.map_err(|e| failed(&e))?;
@@ -67,7 +67,7 @@ pub(super) struct Returned {
 }
 
 /// Where the identity provider sends the browser back to.
-#[utoipa::path(get, path = "/api/auth/callback", tag = "account",
+#[utoipa::path(get, operation_id = "oidc_callback", path = "/api/auth/callback", tag = "account",
     params(("code" = Option<String>, Query), ("state" = Option<String>, Query)),
     responses((status = 303), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn callback(

@@ -62,7 +62,7 @@ pub(super) fn refused(refused: Refused) -> ApiError {
 }
 
 /// Starts a lab.
-#[utoipa::path(post, path = "/api/sessions", tag = "sessions", request_body = Start,
+#[utoipa::path(post, operation_id = "start_session", path = "/api/sessions", tag = "sessions", request_body = Start,
     responses((status = 201, body = SessionView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 pub(super) async fn create(
     State(app): State<Arc<App>>,
@@ -81,7 +81,7 @@ pub(super) async fn create(
 }
 
 /// The live session, else the one that ends or has just ended.
-#[utoipa::path(get, path = "/api/sessions/current", tag = "sessions",
+#[utoipa::path(get, operation_id = "current_session", path = "/api/sessions/current", tag = "sessions",
     responses((status = 200, body = SessionView), (status = "4XX", body = Problem)))]
 pub(super) async fn current(State(app): State<Arc<App>>, user: User) -> Result<Json<SessionView>, ApiError> {
     let session = app.store.current(&user.owner, app.now() - SHOW_ENDED).await?;
@@ -92,7 +92,7 @@ pub(super) async fn current(State(app): State<Arc<App>>, user: User) -> Result<J
 }
 
 /// One session.
-#[utoipa::path(get, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
+#[utoipa::path(get, operation_id = "get_session", path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
     responses((status = 200, body = SessionView), (status = "4XX", body = Problem)))]
 pub(super) async fn one(
     State(app): State<Arc<App>>,
@@ -104,7 +104,7 @@ pub(super) async fn one(
 }
 
 /// Ends a session, from any state.
-#[utoipa::path(delete, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
+#[utoipa::path(delete, operation_id = "end_session", path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
     responses((status = 202, body = SessionView), (status = "4XX", body = Problem)))]
 pub(super) async fn end(
     State(app): State<Arc<App>>,
@@ -133,7 +133,7 @@ pub(super) async fn end_for(
 }
 
 /// Adds time.
-#[utoipa::path(post, path = "/api/sessions/{id}/extend", tag = "sessions", params(("id" = String, Path)),
+#[utoipa::path(post, operation_id = "extend_session", path = "/api/sessions/{id}/extend", tag = "sessions", params(("id" = String, Path)),
     responses((status = 200, body = SessionView), (status = "4XX", body = Problem)))]
 pub(super) async fn extend(
     State(app): State<Arc<App>>,

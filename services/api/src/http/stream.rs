@@ -52,7 +52,7 @@ struct Following {
 }
 
 /// A snapshot of the session, then each change; ends after `ended`.
-#[utoipa::path(get, path = "/api/sessions/{id}/events", tag = "sessions",
+#[utoipa::path(get, operation_id = "session_events", path = "/api/sessions/{id}/events", tag = "sessions",
     params(("id" = String, Path), ("Last-Event-ID" = Option<u64>, Header, description = "Version that the client has")),
     responses((status = 200, content_type = "text/event-stream", body = SessionView), (status = "4XX", body = Problem)))]
 pub(super) async fn session(
@@ -123,7 +123,7 @@ impl Following {
 }
 
 /// Every event of the environment, from now on or after `Last-Event-ID`, for staff.
-#[utoipa::path(get, path = "/api/admin/events", tag = "admin",
+#[utoipa::path(get, operation_id = "admin_events", path = "/api/admin/events", tag = "admin",
     params(("Last-Event-ID" = Option<u64>, Header, description = "Sequence that the client has")),
     responses((status = 200, content_type = "text/event-stream", body = admin::EventView), (status = "4XX", body = Problem)))]
 pub(super) async fn events(

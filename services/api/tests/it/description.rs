@@ -20,3 +20,19 @@ async fn the_description_is_served_and_is_of_version_3_1() {
     assert_eq!(served["openapi"], "3.1.0");
     assert_eq!(served, serde_json::to_value(lab_api::openapi()).unwrap());
 }
+
+/// OpenAPI asks for it, and generators of clients rely on it.
+#[test]
+fn every_operation_has_a_name_of_its_own() {
+    let description = serde_json::to_value(lab_api::openapi()).unwrap();
+    let paths = description["paths"].as_object().unwrap();
+    let mut names: Vec<&str> = paths
+        .values()
+        .flat_map(|path| path.as_object().unwrap().values())
+        .map(|operation| operation["operationId"].as_str().expect("an operation has a name"))
+        .collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all, "{names:?}");
+}
