@@ -53,7 +53,7 @@ fn recordings(dir: &Path) -> Vec<Recording> {
             all.push(Recording { number, place, name, content });
         }
     }
-    all.sort_by(|a, b| (a.place, a.number).cmp(&(b.place, b.number)));
+    all.sort_by_key(|recording| (recording.place, recording.number));
     all
 }
 

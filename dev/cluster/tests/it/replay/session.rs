@@ -304,7 +304,7 @@ impl Session {
             }
             // What controllers do shows a moment later; a read may be repeated.
             let patience =
-                if content["request"]["method"] == "GET" { Duration::from_secs(2) } else { Duration::ZERO };
+                if content["request"]["method"] == "GET" { Duration::from_secs(10) } else { Duration::ZERO };
             let deadline = Instant::now() + patience;
             loop {
                 let answer = self.send(&content["request"], who).await;
@@ -325,7 +325,7 @@ impl Session {
         let mut before = 0;
         while store.version() != before && Instant::now() < deadline {
             before = store.version();
-            tokio::time::sleep(Duration::from_millis(150)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
