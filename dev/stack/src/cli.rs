@@ -55,6 +55,8 @@ enum Command {
     Lint,
     /// Write .sqlx anew after a query or a migration changed
     SqlxPrepare,
+    /// Print the Secrets that deploy/ expects, for kubectl apply -f -
+    Secrets(commands::secrets::SecretsArgs),
     /// Build programs and page without starting anything
     Build,
     /// Measure
@@ -159,6 +161,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Test(args) => checks::test(&args),
         Command::Lint => checks::lint(),
         Command::SqlxPrepare => checks::sqlx::prepare(),
+        Command::Secrets(args) => commands::secrets::secrets(&args),
         Command::Build => commands::up::build_only(),
         Command::Bench { what: Bench::Overhead, sessions, rate, here } => {
             commands::bench::overhead(sessions, rate, here)

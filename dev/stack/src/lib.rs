@@ -16,6 +16,8 @@ mod checks;
 mod cli;
 mod cluster;
 mod commands;
+#[cfg(test)]
+mod deploy_tests;
 mod front;
 mod http;
 mod images;

@@ -96,6 +96,7 @@ impl Plan {
 
     /// Copies the manifests that the cluster serves, with a quota that fits the cap of this stack.
     pub(crate) fn write_deploy(&self) -> Result<()> {
+        let _ = fs::remove_dir_all(self.deploy());
         make_dir(&self.deploy(), 0o755)?;
         for name in ["namespace.yaml", "identities.yaml", "quota.yaml", "network.yaml"] {
             let file = self.repo.join("deploy").join(name);

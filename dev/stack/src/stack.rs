@@ -231,7 +231,7 @@ impl Stack {
             api: ports.take("api", None)?,
             console: ports.take("console", None)?,
             cluster: ports.take("cluster", None)?,
-            nats: ports.take("nats", options.web_port.map(|_| 4222))?,
+            nats: ports.take("nats", options.web_port.filter(|port| *port != 0).map(|_| 4222))?,
             monitor: ports.take("nats-monitor", None)?,
             keys: Keys::ensure(&self.state)?,
         })
