@@ -39,7 +39,10 @@ pub(crate) fn logs(name: Option<&str>, follow: bool, lines: usize) -> Result<Exi
         }
         open.push(Tail { name, file, offset, partial: Vec::new() });
     }
-    while follow {
+    if !follow {
+        return Ok(ExitCode::SUCCESS);
+    }
+    loop {
         for tail in &mut open {
             for line in more(tail) {
                 print(&tail.name, width, several, &line);
@@ -47,7 +50,6 @@ pub(crate) fn logs(name: Option<&str>, follow: bool, lines: usize) -> Result<Exi
         }
         std::thread::park_timeout(Duration::from_millis(200));
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn print(name: &str, width: usize, several: bool, line: &str) {

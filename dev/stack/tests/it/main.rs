@@ -2,6 +2,8 @@
 //!
 //! The stack under test is the real one on `sim`; its programs must be built (`cargo build --workspace --bins`).
 
+#![expect(clippy::unwrap_used, reason = "a test says by panicking what it missed")]
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
