@@ -12,6 +12,12 @@ use crate::{settings, ui};
 
 /// Builds every program of the workspace in one profile.
 pub(crate) fn programs(paths: &Paths, release: bool) -> Result<PathBuf> {
+    let target = settings::path("CARGO_TARGET_DIR").unwrap_or_else(|| paths.repo.join("target"));
+    let target = target.join(if release { "release" } else { "debug" });
+    if !release && settings::var("LAB_BUILT").is_some() {
+        // ./lab has just done it.
+        return Ok(target);
+    }
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--workspace", "--bins"]).current_dir(&paths.repo);
     if release {
@@ -21,8 +27,7 @@ pub(crate) fn programs(paths: &Paths, release: bool) -> Result<PathBuf> {
     make_dir(&paths.logs(), 0o700)?;
     let title = if release { "building the programs (release)" } else { "building the programs" };
     ui::step(title, &mut cargo, &paths.logs().join("build.log"))?;
-    let target = settings::path("CARGO_TARGET_DIR").unwrap_or_else(|| paths.repo.join("target"));
-    Ok(target.join(if release { "release" } else { "debug" }))
+    Ok(target)
 }
 
 /// Installs the page's tools as the lock file says, unless exactly that is installed.
