@@ -250,7 +250,8 @@ pub fn authorization(names: &Subjects, users: &[User]) -> String {
             quoted.join("\n")
         };
         let responses =
-            if replies { "        allow_responses = { max = 1, expires = \"60s\" }\n" } else { "" };
+            // The longest grader may take 600 s, and its answer is a reply.
+            if replies { "        allow_responses = { max = 1, expires = \"700s\" }\n" } else { "" };
         // Writing to a String cannot fail.
         let _ = write!(
             text,

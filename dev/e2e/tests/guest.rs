@@ -1,6 +1,8 @@
 //! Both labs on real guests, driven through public HTTP and WebSocket only.
 //!
 //! `./lab test` runs these one at a time and first: a guest under emulation takes a whole core.
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![expect(clippy::print_stdout, reason = "the phases of a real start are worth reading in the log")]
 
 use std::{path::Path, time::Duration};
 

@@ -47,15 +47,20 @@ pub(crate) async fn scan(app: &App) -> Result<(), Error> {
     if due.is_empty() {
         return Ok(());
     }
-    for id in &due {
-        decide(app, *id, &[Deadline::Expiry]).await?;
-    }
+    each(app, &due, &[Deadline::Expiry]).await;
     if has_caught_up(app).await {
-        for id in &due {
-            decide(app, *id, &[Deadline::Start, Deadline::Idle]).await?;
-        }
+        each(app, &due, &[Deadline::Start, Deadline::Idle]).await;
     }
     Ok(())
+}
+
+/// One that cannot be read or decided must not keep those behind it.
+async fn each(app: &App, due: &[SessionId], kinds: &[Deadline]) {
+    for id in due {
+        if let Err(error) = decide(app, *id, kinds).await {
+            tracing::error!(session.id = %id, error = %lab_kit::telemetry::chain(&error), "a deadline could not be decided");
+        }
+    }
 }
 
 async fn decide(app: &App, id: SessionId, kinds: &[Deadline]) -> Result<(), Error> {

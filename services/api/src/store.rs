@@ -94,6 +94,17 @@ pub struct Store {
     pool: PgPool,
 }
 
+/// A replica whose host is gone keeps its locks until the server notices: soon, not after the kernel's two hours. The
+/// relay publishes up to a pass's rows in one transaction, so an idle one is given more time than a statement.
+const LIMITS: [(&str, &str); 6] = [
+    ("lock_timeout", "15s"),
+    ("statement_timeout", "30s"),
+    ("idle_in_transaction_session_timeout", "120s"),
+    ("tcp_keepalives_idle", "10"),
+    ("tcp_keepalives_interval", "5"),
+    ("tcp_keepalives_count", "3"),
+];
+
 /// An open transaction.
 pub(crate) type Tx = Transaction<'static, Postgres>;
 
@@ -107,7 +118,7 @@ impl Store {
         let pool = PgPoolOptions::new()
             .max_connections(POOL)
             .acquire_timeout(Duration::from_secs(5))
-            .connect_with(options.application_name("lab-api"))
+            .connect_with(options.application_name("lab-api").options(LIMITS))
             .await
             .map_err(Error::sql("connect to the database"))?;
         Ok(Self { pool })

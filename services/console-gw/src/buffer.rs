@@ -12,9 +12,8 @@ pub const CAPACITY: usize = 256 * 1024;
 /// Stream of one epoch, its end in memory.
 #[derive(Debug, Default)]
 pub struct Buffer {
-    /// Chunks as they came; joined only when they are read.
-    chunks: VecDeque<Bytes>,
-    kept: usize,
+    /// Copied out of the frames: those come with one byte each, and would pin their receive buffers.
+    kept: VecDeque<u8>,
     end: u64,
 }
 
@@ -35,50 +34,32 @@ impl Buffer {
 
     /// Offset of the oldest byte that is kept.
     pub fn start(&self) -> u64 {
-        self.end - self.kept as u64
+        self.end - self.kept.len() as u64
     }
 
-    /// Appends bytes and forgets whole chunks beyond the capacity.
-    pub fn push(&mut self, bytes: Bytes) {
-        if bytes.is_empty() {
-            return;
-        }
+    /// Appends bytes and forgets those beyond the capacity.
+    pub fn push(&mut self, bytes: &[u8]) {
         self.end += bytes.len() as u64;
-        self.kept += bytes.len();
-        self.chunks.push_back(bytes);
-        while self.kept > CAPACITY {
-            let excess = self.kept - CAPACITY;
-            let Some(oldest) = self.chunks.front_mut() else { break };
-            if oldest.len() <= excess {
-                self.kept -= oldest.len();
-                self.chunks.pop_front();
-            } else {
-                // A single chunk may be larger than the whole buffer.
-                let _forgotten = oldest.split_to(excess);
-                self.kept -= excess;
-            }
-        }
+        // A frame may be larger than the whole buffer.
+        let tail = &bytes[bytes.len().saturating_sub(CAPACITY)..];
+        let excess = (self.kept.len() + tail.len()).saturating_sub(CAPACITY);
+        drop(self.kept.drain(..excess));
+        self.kept.extend(tail);
     }
 
     /// At most `limit` bytes from `offset` on. An offset before the start is moved to the start; one beyond the end,
     /// which no honest reader has, to the end.
     pub fn read(&self, offset: u64, limit: usize) -> Slice {
         let from = offset.clamp(self.start(), self.end);
-        let mut skip = usize::try_from(from - self.start()).unwrap_or(usize::MAX);
-        let mut out = Vec::new();
-        for chunk in &self.chunks {
-            if out.len() >= limit {
-                break;
-            }
-            if skip >= chunk.len() {
-                skip -= chunk.len();
-                continue;
-            }
-            let part = &chunk[skip..];
-            skip = 0;
-            out.extend_from_slice(&part[..part.len().min(limit - out.len())]);
-        }
-        Slice { from, bytes: Bytes::from(out) }
+        let skip = usize::try_from(from - self.start()).unwrap_or(usize::MAX).min(self.kept.len());
+        let until = skip.saturating_add(limit).min(self.kept.len());
+        let (front, back) = self.kept.as_slices();
+        let cut = |part: &[u8], begin: usize, end: usize| -> Vec<u8> {
+            part[begin.min(part.len())..end.min(part.len())].to_vec()
+        };
+        let mut bytes = cut(front, skip, until);
+        bytes.extend(cut(back, skip.saturating_sub(front.len()), until.saturating_sub(front.len())));
+        Slice { from, bytes: Bytes::from(bytes) }
     }
 }
 
@@ -91,8 +72,8 @@ mod tests {
     #[test]
     fn a_reader_in_time_gets_exactly_the_bytes_after_its_offset() {
         let mut b = Buffer::default();
-        b.push(Bytes::from_static(b"hello "));
-        b.push(Bytes::from_static(b"world"));
+        b.push(b"hello ");
+        b.push(b"world");
         assert_eq!(b.read(3, 100), Slice { from: 3, bytes: Bytes::from_static(b"lo world") });
         assert_eq!(b.read(3, 4), Slice { from: 3, bytes: Bytes::from_static(b"lo w") });
         assert_eq!(b.read(11, 100), Slice { from: 11, bytes: Bytes::new() });
@@ -101,7 +82,7 @@ mod tests {
     #[test]
     fn a_chunk_larger_than_the_buffer_leaves_its_tail() {
         let mut b = Buffer::default();
-        b.push(Bytes::from(vec![7; CAPACITY + 5]));
+        b.push(&vec![7; CAPACITY + 5]);
         assert_eq!((b.start(), b.end()), (5, CAPACITY as u64 + 5));
         assert_eq!(b.read(0, 1).from, 5);
     }
@@ -118,7 +99,7 @@ mod tests {
             for (i, len) in chunks.iter().enumerate() {
                 let bytes: Vec<u8> = (0..*len).map(|j| (i * 31 + j) as u8).collect();
                 all.extend_from_slice(&bytes);
-                b.push(Bytes::from(bytes));
+                b.push(&bytes);
             }
             let start = all.len().saturating_sub(CAPACITY);
             let from = (offset as usize).clamp(start, all.len());

@@ -27,6 +27,8 @@ const REQUEST: Duration = Duration::from_secs(5);
 const DIAL: Duration = Duration::from_secs(10);
 /// Telling the guest its size; a later size comes anyway.
 const RESIZE: Duration = Duration::from_secs(5);
+/// Bytes read at once; KubeVirt sends a few at a time.
+const READ_BUFFER: usize = 16 * 1024;
 /// KubeVirt's own buffers are 10 KiB; nothing honest is larger than this.
 const MAX_MESSAGE: usize = 1024 * 1024;
 
@@ -114,8 +116,10 @@ impl<C: Clock> Machines for Cluster<C> {
     async fn dial(&self, key: &Key, pinned: &ObjectUid) -> Result<WebSocketStream<Self::Io>, Error> {
         let vmi = object_name(key.session, &key.machine);
         self.check(&vmi, pinned).await?;
-        let config =
-            WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BUFFER)
+            .max_message_size(Some(MAX_MESSAGE))
+            .max_frame_size(Some(MAX_MESSAGE));
         let upstream = console::dial(&self.client, &self.namespace, &vmi, Some(config), DIAL)
             .await
             .map_err(|source| Error::Dial { vmi: vmi.clone(), source: Box::new(source) })?;

@@ -34,6 +34,8 @@ use crate::buffer::{Buffer, CAPACITY, Slice};
 
 /// The upstream waits while the fastest viewer has this much to read. The rest of the buffer is for the slower ones.
 pub const LEAD: u64 = (CAPACITY / 2) as u64;
+/// Viewers of one console: a script that opens sockets in a loop must not take the gateway from everybody else.
+pub const MAX_VIEWERS: usize = 16;
 /// Pings at both hops: load balancers and proxies cut what is silent for a minute.
 pub const PING_EVERY: Duration = Duration::from_secs(20);
 /// Nothing heard for this long, not even a pong: the peer is gone.
@@ -176,9 +178,20 @@ impl Console {
         self.size.send_if_modified(|now| now.replace(size) != Some(size));
     }
 
+    /// Whether another viewer finds a place.
+    pub fn has_room(&self) -> bool {
+        self.lock().viewers.len() < MAX_VIEWERS
+    }
+
     /// Takes a viewer in, at `offset` or, if that is forgotten, at the oldest byte that is kept.
-    pub fn join(self: &Arc<Self>, staff: bool, offset: Option<u64>) -> Seat {
+    ///
+    /// # Errors
+    /// If [`MAX_VIEWERS`] are there already.
+    pub fn join(self: &Arc<Self>, staff: bool, offset: Option<u64>) -> Result<Seat, Full> {
         let mut shared = self.lock();
+        if shared.viewers.len() >= MAX_VIEWERS {
+            return Err(Full);
+        }
         let id = ViewerId(shared.next_viewer);
         shared.next_viewer += 1;
         let cursor =
@@ -186,7 +199,7 @@ impl Console {
         shared.viewers.insert(id, Viewer { staff, cursor });
         self.announce(&shared);
         drop(shared);
-        Seat { console: Arc::clone(self), id }
+        Ok(Seat { console: Arc::clone(self), id })
     }
 
     /// Offset of the oldest byte that is kept.
@@ -213,7 +226,7 @@ impl Console {
     fn push(&self, bytes: Bytes) {
         let end = {
             let mut shared = self.lock();
-            shared.buffer.push(bytes);
+            shared.buffer.push(&bytes);
             shared.buffer.end()
         };
         self.end.send_replace(end);
@@ -231,6 +244,11 @@ impl Console {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Every place of this console is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this console has {MAX_VIEWERS} viewers already")]
+pub struct Full;
 
 /// The upstream is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

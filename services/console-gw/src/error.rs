@@ -29,6 +29,8 @@ pub enum Problem {
     ApiUnreachable,
     /// The machine's console cannot be opened at this moment.
     ConsoleUnavailable,
+    /// The console has as many viewers as it takes.
+    TooManyViewers,
     /// This gateway is not set up yet, or it stops.
     Unready,
 }
@@ -114,6 +116,13 @@ impl Problem {
                 "The console cannot be opened now",
                 "The machine's console does not open at this moment.".to_owned(),
                 "Try again in a moment. If it stays so, end the session and start again.",
+            ),
+            Self::TooManyViewers => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_viewers",
+                "Too many pages show this console",
+                "As many pages as one console takes show it already.".to_owned(),
+                "Close one of them.",
             ),
             Self::Unready => (
                 StatusCode::SERVICE_UNAVAILABLE,

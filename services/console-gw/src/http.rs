@@ -36,6 +36,9 @@ use crate::{
 /// Largest message from a browser: a pasted file arrives in many.
 const MAX_MESSAGE: usize = 64 * 1024;
 
+/// Bytes read at once per viewer: people type slowly, and the library's 128 KiB would be held for each of them.
+const READ_BUFFER: usize = 8 * 1024;
+
 /// What a request needs.
 pub struct App<M, C> {
     /// Checks tokens; `None` until the installation is known.
@@ -129,10 +132,14 @@ where
         tracing::warn!(session.id = %key.session, machine = %key.machine, error = lab_kit::telemetry::chain(&error), "a console did not open");
         Problem::ConsoleUnavailable
     })?;
+    if !console.has_room() {
+        return Err(Problem::TooManyViewers);
+    }
     app.metrics.answered(Answer::Opened);
     let entry = Entry { machine: admitted.machine, mode: admitted.mode, resume };
     let app = Arc::clone(app);
-    let upgrade = upgrade.max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);
+    let upgrade =
+        upgrade.read_buffer_size(READ_BUFFER).max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);
     Ok(upgrade.on_upgrade(async move |socket| {
         // The token keeps shutdown waiting until this viewer has been told.
         let _tracked = app.shutdown.tracker.token();

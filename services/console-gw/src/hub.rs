@@ -110,9 +110,12 @@ impl<M: Machines> Hub<M> {
             slots.extract_if(|key, _| key.session == session).map(|(_, slot)| slot).collect()
         };
         for slot in ended {
-            if let Some(held) = slot.lock().await.take() {
-                held.console.finish(Phase::Ended(reason));
-            }
+            // A dial may hold the slot for many seconds; the endings of others do not wait for it.
+            self.inner.tracker.spawn(async move {
+                if let Some(held) = slot.lock().await.take() {
+                    held.console.finish(Phase::Ended(reason));
+                }
+            });
         }
     }
 
@@ -237,7 +240,9 @@ mod tests {
         rig.hub.end(SessionId::generate(), None).await;
         assert!(console.is_open());
         rig.hub.end(rig.key.session, Some(EndReason::Idle)).await;
-        assert_eq!(*console.phase().borrow(), Phase::Ended(Some(EndReason::Idle)));
+        let mut phase = console.phase();
+        let ended = timeout(LIMIT, phase.wait_for(|p| *p != Phase::Open)).await.unwrap().unwrap().clone();
+        assert_eq!(ended, Phase::Ended(Some(EndReason::Idle)));
         assert!(rig.hub.sessions().await.is_empty());
     }
 

@@ -89,12 +89,16 @@ pub async fn run(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
         ports::write(path, &Ports { http: Some(address), admin: Some(admin) })?;
     }
     tracing::info!(%address, "console gateway listens");
-    let token = shutdown.token.clone();
-    axum::serve(listener, http::router(Arc::new(app)))
-        .with_graceful_shutdown(token.cancelled_owned())
-        .await
-        .context("the WebSocket listener failed")?;
-    shutdown.token.cancel();
+    // On the tracker, so that the grace bounds it: a peer that never ends its request would hold it for ever.
+    let root = shutdown.clone();
+    shutdown.spawn(async move {
+        let token = root.token.clone();
+        let served = axum::serve(listener, http::router(Arc::new(app)));
+        if let Err(error) = served.with_graceful_shutdown(token.cancelled_owned()).await {
+            tracing::error!(%error, "the WebSocket listener failed");
+        }
+        root.token.cancel();
+    });
     shutdown.finish(common.process.grace).await;
     bus.flush().await.context("the last facts may not have left")
 }

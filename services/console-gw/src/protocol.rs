@@ -10,6 +10,8 @@ pub mod close {
     pub const LOST: u16 = 4001;
     /// This viewer took no bytes for too long.
     pub const TOO_SLOW: u16 = 4008;
+    /// This console has as many viewers as it takes (RFC 6455 registry: try again later).
+    pub const FULL: u16 = 1013;
     /// The gateway restarts (RFC 6455 registry: service restart).
     pub const RESTART: u16 = 1012;
     /// A frame that the protocol does not know.

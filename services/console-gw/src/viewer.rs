@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    console::{Console, PING_EVERY, Phase, SILENCE, Seat, Size},
+    console::{Console, Full, PING_EVERY, Phase, SILENCE, Seat, Size},
     decide::Mode,
     protocol::{FromPage, ToPage, close},
 };
@@ -51,9 +51,12 @@ pub struct Resume {
 /// Serves the viewer until it leaves or the console ends. `typed` is called for each message of input.
 pub async fn serve(socket: WebSocket, console: Arc<Console>, entry: Entry, typed: impl Fn() + Send) {
     let wanted = entry.resume.as_ref().filter(|r| r.epoch == console.epoch()).map(|r| r.offset);
-    let seat = console.join(entry.mode == Mode::Watch, wanted);
-    let (control, answers) = mpsc::channel(CONTROL_QUEUE);
     let (mut sink, stream) = socket.split();
+    // Asked before the upgrade as well; several may have come in between.
+    let Ok(seat) = console.join(entry.mode == Mode::Watch, wanted) else {
+        return say_goodbye(&mut sink, End::Full).await;
+    };
+    let (control, answers) = mpsc::channel(CONTROL_QUEUE);
     let end = tokio::select! {
         end = show(&mut sink, &console, &seat, &entry, answers) => end,
         end = hear(stream, &console, entry.mode, control, typed) => end,
@@ -71,6 +74,8 @@ enum End {
     Protocol(&'static str),
     /// It takes nothing.
     TooSlow,
+    /// Every place is taken.
+    Full,
     /// The console is over.
     Console(Phase),
 }
@@ -97,8 +102,11 @@ where
     let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
     loop {
         let sent = tokio::select! {
-            // Output first to the end: what the guest said last must be seen before the goodbye.
+            // Signs of life go first, a flood must not starve them. Output goes before the goodbye: what the guest said
+            // last must be seen.
             biased;
+            _ = pings.tick() => out.send(Message::Ping(Bytes::new())).await,
+            Some(answer) = answers.recv() => out.text(&answer).await,
             Ok(()) = growth.changed() => {
                 sleep(COALESCE).await;
                 growth.mark_unchanged();
@@ -110,12 +118,10 @@ where
                     Err(end) => end,
                 };
             }
-            Some(answer) = answers.recv() => out.text(&answer).await,
             Ok(()) = roster.changed() => {
                 let now = *roster.borrow_and_update();
                 out.text(&ToPage::Viewers { count: now.viewers, staff: now.staff }).await
             }
-            _ = pings.tick() => out.send(Message::Ping(Bytes::new())).await,
         };
         if let Err(end) = sent {
             return end;
@@ -193,7 +199,8 @@ where
             Message::Binary(bytes) if mode == Mode::Type && !bytes.is_empty() => {
                 typed();
                 if console.type_in(bytes).await.is_err() {
-                    return End::Console(Phase::Lost);
+                    // The other direction knows why, and shows the last output before it says so.
+                    return std::future::pending().await;
                 }
             }
             // Staff watch; an empty frame is nothing.
@@ -219,6 +226,7 @@ async fn say_goodbye(sink: &mut SplitSink<WebSocket, Message>, end: End) {
         End::Left => return,
         End::Protocol(why) => (close::UNSUPPORTED, why.to_owned()),
         End::TooSlow => (close::TOO_SLOW, "the page took no output for too long".to_owned()),
+        End::Full => (close::FULL, Full.to_string()),
         End::Console(Phase::Ended(reason)) => {
             let word = reason.map_or("unknown", EndReason::as_str);
             let told = ToPage::Ending { reason: word.to_owned(), message: words(reason).to_owned() };

@@ -154,9 +154,16 @@ impl<O: Outside> Reaper<O> {
         let heard_for = began.saturating_duration_since(noted.heard);
         let look = Look { objects: objects.iter().collect(), is_complete, heard_for };
         let decision = ending::decide(&known, &look);
+        // One that cannot be deleted must not keep the others.
+        let mut refused = None;
         for object in decision.delete {
-            self.outside.delete(object).await?;
-            self.metrics.deleted(object.kind);
+            match self.outside.delete(object).await {
+                Ok(()) => self.metrics.deleted(object.kind),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        if let Some(error) = refused {
+            return Err(error);
         }
         let now = Instant::now();
         match decision.then {

@@ -24,7 +24,9 @@ impl<O: Outside> Reaper<O> {
 
     async fn try_sweep(&self) -> Result<(), Error> {
         let us = self.installation()?;
-        self.report().await?;
+        if let Err(error) = self.report().await {
+            tracing::warn!(error = %lab_kit::telemetry::chain(&error), "deleted ghosts are not reported yet");
+        }
         // Objects before sessions: an object's session is in the later list if it lives.
         let look = self.outside.look(&us, None).await;
         if !look.is_complete {
@@ -46,7 +48,16 @@ impl<O: Outside> Reaper<O> {
         for object in ripe {
             let Some(session) = object.session() else { continue };
             match self.outside.classify(session, object).await {
-                Ok(Verdict::Unwanted) => self.bury(session, object).await?,
+                // One that cannot be deleted must not keep the others, nor what is known of them.
+                Ok(Verdict::Unwanted) => {
+                    if let Err(error) = self.bury(session, object).await {
+                        self.metrics.put_off();
+                        tracing::error!(
+                            object.kind = object.kind.as_str(), object.name = object.name,
+                            error = %lab_kit::telemetry::chain(&error), "a ghost could not be deleted or reported"
+                        );
+                    }
+                }
                 Ok(Verdict::Hold) => held += 1,
                 Ok(Verdict::Ending) => self.note_once(session, 0),
                 // It has an owner after all: should it lose it, the grace begins anew.

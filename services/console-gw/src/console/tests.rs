@@ -40,7 +40,7 @@ async fn every_viewer_reads_the_same_bytes_from_its_own_offset() {
     let mut rig = rig().await;
     rig.prints("root@main:~# ").await;
     rig.grown_to(13).await;
-    let (whole, tail) = (rig.console.join(false, None), rig.console.join(true, Some(9)));
+    let (whole, tail) = (rig.console.join(false, None).unwrap(), rig.console.join(true, Some(9)).unwrap());
     rig.prints(&b"\xff\x00ls"[..]).await;
     rig.grown_to(17).await;
     assert_eq!(whole.read(100).bytes, &b"root@main:~# \xff\x00ls"[..]);
@@ -61,7 +61,7 @@ async fn what_is_typed_reaches_the_machine_as_binary_frames_unchanged() {
 #[tokio::test]
 async fn a_viewer_that_does_not_read_holds_the_machine_back_and_loses_nothing() {
     let Rig { console, mut machine, shutdown, .. } = rig().await;
-    let seat = console.join(false, None);
+    let seat = console.join(false, None).unwrap();
     let total = 4 * CAPACITY;
     let tracker = tokio_util::task::TaskTracker::new();
     tracker.spawn(async move {
@@ -104,7 +104,7 @@ async fn without_a_viewer_the_machine_is_never_held_back() {
 #[tokio::test]
 async fn a_slow_viewer_beside_a_fast_one_is_told_what_it_missed() {
     let mut rig = rig().await;
-    let (fast, slow) = (rig.console.join(false, None), rig.console.join(true, None));
+    let (fast, slow) = (rig.console.join(false, None).unwrap(), rig.console.join(true, None).unwrap());
     let mut sent = 0_u64;
     while sent <= 2 * CAPACITY as u64 {
         rig.prints(vec![b'x'; 4096]).await;
@@ -134,6 +134,16 @@ async fn the_first_end_stands_and_closes_the_upstream() {
     drop(rig.machine);
     timeout(LIMIT, rig.served).await.unwrap().unwrap();
     assert_eq!(*rig.console.phase().borrow(), Phase::Ended(Some(EndReason::Expired)));
+}
+
+#[tokio::test]
+async fn places_are_limited_and_a_viewer_that_leaves_makes_room() {
+    let rig = rig().await;
+    let mut seats: Vec<_> = (0..MAX_VIEWERS).map(|_| rig.console.join(false, None).unwrap()).collect();
+    assert!(!rig.console.has_room());
+    assert_eq!(rig.console.join(false, None).err(), Some(Full));
+    drop(seats.pop());
+    assert!(rig.console.join(false, None).is_ok());
 }
 
 #[tokio::test]

@@ -175,7 +175,7 @@ async fn handshakes_are_answered_as_recorded() {
         "1217-console-ws-garbage",
         "1219-console-ws-client-ping",
     ] {
-        let Some(recording) = super::recorded::read(name) else { return };
+        let Some(recording) = recorded::read(name) else { return };
         let (code, head) = handshake(&lab, &recording, "con").await;
         let response = &recording["response"];
         assert_eq!(Some(u64::from(code)), response["status"].as_u64(), "{name}: {head}");
