@@ -359,7 +359,10 @@ impl World {
         let mut session = Value::Null;
         wait_for("a full timeline", LIMIT, async || {
             session = self.get(user, &format!("/api/sessions/{id}")).await.1;
-            session["timeline"].as_array().is_some_and(|t| t.len() == entries)
+            let has_disks =
+                session["machines"].as_array().is_some_and(|m| m.iter().all(|m| m["disk"].is_string()));
+            // A higher fact implies the entries of the lower ones; the disk comes with its own fact only.
+            has_disks && session["timeline"].as_array().is_some_and(|t| t.len() == entries)
         })
         .await;
         session
